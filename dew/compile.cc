@@ -1,0 +1,79 @@
+#include "dew/compile.h"
+
+#include "dew/autodiff/simplify.h"
+#include "dew/base/error.h"
+#include "dew/base/file.h"
+#include "dew/base/format.h"
+#include "dew/ir/rewrite.h"
+#include "dew/ir/tensor.h"
+
+namespace dew {
+namespace {
+
+struct Pass {
+  const char* name;
+  Program (*run)(const Program&);
+};
+
+constexpr Pass kPasses[] = {
+    {"without_duplicates", without_duplicates},
+    {"simplify", simplify},
+    {"accumulate_in_scans", accumulate_in_scans},
+    {"without_dead_code", without_dead_code},
+};
+
+void dump(const CompileOptions& options, const std::string& name, const std::string& text) {
+  if (options.dump.empty()) return;
+  write_file_atomic(options.dump + "/" + name + ".txt", text, ErrorCode::usage);
+}
+
+Program optimize(const Program& program, const CompileOptions& options) {
+  Program p = program;
+  dump(options, p.name() + ".0", print(p));
+  int number = 0;
+  for (const Pass& pass : kPasses) {
+    p = pass.run(p);
+    dump(options, format("{}.{}_{}", p.name(), ++number, pass.name), print(p));
+  }
+  verify(p);
+  return p;
+}
+
+}  // namespace
+
+std::unique_ptr<Executable> compile(Module module, Backend& backend, const CompileOptions& options) {
+  for (Program& p : module.programs) p = optimize(p, options);
+  std::unique_ptr<Executable> executable = backend.load(std::move(module));
+  dump(options, "plans", executable->describe());
+  return executable;
+}
+
+std::vector<Array> run_program(const Program& program, std::span<const Array> inputs, Backend& backend) {
+  Module module;
+  Call call{.program = 0, .inputs = {}, .outputs = {}, .sliced = {}, .micro = 0};
+  const auto bind = [&](const std::string& name, int id, std::vector<int>& list) {
+    list.push_back(module.add_register(name, program.values()[static_cast<std::size_t>(id)].type));
+  };
+  for (const int id : program.inputs()) {
+    bind("in/" + program.values()[static_cast<std::size_t>(id)].name, id, call.inputs);
+    call.sliced.push_back(false);
+  }
+  for (const Output& o : program.outputs()) bind("out/" + o.name, o.value, call.outputs);
+  module.programs.push_back(program);
+  module.lists.push_back({"run", {call}});
+  const std::unique_ptr<Executable> executable = compile(std::move(module), backend);
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    const Type& type = executable->module().registers[static_cast<std::size_t>(call.inputs[i])].type;
+    DEW_CHECK(inputs[i].shape == type.shape, format("input {} is [{}], not {}", i, join(inputs[i].shape), to_string(type)));
+    store(inputs[i], type.dtype, executable->shards(call.inputs[i]).front().bytes.data());
+  }
+  executable->run(0);
+  std::vector<Array> outputs;
+  for (const int reg : call.outputs) {
+    const Type& type = executable->module().registers[static_cast<std::size_t>(reg)].type;
+    outputs.push_back(load(type, executable->shards(reg).front().bytes.data()));
+  }
+  return outputs;
+}
+
+}  // namespace dew

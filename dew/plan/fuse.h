@@ -1,0 +1,23 @@
+// Groups of pointwise nodes that run as one pass over memory.
+#pragma once
+
+#include <vector>
+
+#include "dew/ir/program.h"
+
+namespace dew {
+
+// Nodes that become one step: a fused group of pointwise nodes of one shape, or any other single node.
+struct Unit {
+  std::vector<int> nodes;  // ascending
+  bool pointwise = false;
+};
+
+// All nodes but those that need no step (views and constants), grouped; in an order in which each unit comes after what it
+// needs, otherwise as in the program.
+std::vector<Unit> fuse(const Program& program);
+
+// True for reshape, broadcast, slice, transpose: other ways to look at an operand; and for constants.
+bool needs_no_step(const Node& node);
+
+}  // namespace dew

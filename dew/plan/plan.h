@@ -1,0 +1,90 @@
+// The plan: programs as steps over buffers, plain data. What runs when, and where every byte lives, is decided here; a
+// runtime only turns steps into kernels and walks them.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "dew/ir/program.h"
+
+namespace dew {
+
+// A part of a buffer as a step sees it.
+struct View {
+  int buffer = -1;
+  Type type;                     // shape as the step sees it
+  Dims strides;                  // elements, one a dimension; 0 repeats
+  std::int64_t offset = 0;       // elements from the start of the buffer
+  std::int64_t loop_stride = 0;  // elements that an iteration of the enclosing loop adds
+};
+
+// One pointwise op inside a fused group. Registers 0..inputs-1 are the group's inputs, then one a micro-op, in order.
+// A register holds f32 (from f32 and bf16), i32, u32 or pred, as `dtype` says; bf16 is rounded only when stored.
+struct MicroOp {
+  const OpDef* op = nullptr;
+  Attrs attrs;
+  std::vector<int> registers;  // of the operands
+  DType dtype = DType::f32;    // of the result in the program
+};
+
+// A group of pointwise ops over one iteration space: each input is read once, each output written once, and the values
+// between them never leave a tile that stays in L1. Views have the group's shape; strides say what repeats.
+struct FusedGroup {
+  Dims shape;
+  std::vector<DType> inputs;   // as stored
+  std::vector<MicroOp> ops;
+  std::vector<int> outputs;    // registers; an output may overwrite an input of the same view
+};
+
+struct Step {
+  const OpDef* op = nullptr;  // null: a fused group, or a copy (no group either)
+  Attrs attrs;
+  FusedGroup group;
+  std::vector<View> inputs, outputs;
+  std::string name;           // for dumps and profiles: "%7 dot"
+};
+
+enum class BufferKind {
+  arena,     // `offset` bytes from the start of the arena
+  input,     // the program's input number `index`
+  output,    // the program's output number `index`
+  constant,  // the result of the node `op` {`attrs`} without operands, made once
+};
+
+struct Buffer {
+  BufferKind kind = BufferKind::arena;
+  Type type;
+  int index = -1;
+  std::int64_t offset = 0;
+  int first_step = 0, last_step = 0;  // arena: live while these run (a loop counts whole)
+  const OpDef* op = nullptr;
+  Attrs attrs;
+};
+
+// Steps first..last (inclusive) run `trips` times.
+struct LoopRange {
+  int first = 0, last = 0;
+  std::int64_t trips = 0;
+  bool reverse = false;
+};
+
+// Everything of one program.
+struct Plan {
+  std::string name;
+  std::vector<Buffer> buffers;
+  std::vector<Step> steps;
+  std::vector<LoopRange> loops;  // disjoint, ascending
+  std::int64_t arena_bytes = 0;
+};
+
+// `replaces[i]` is the input that output i overwrites in place, or -1. Throws an internal Error for a program it cannot
+// plan (a scan in a scan).
+Plan make_plan(const Program& program, std::span<const int> replaces);
+
+// One line a step: name, operands with places, and the arena's size; for people and golden tests.
+std::string print(const Plan& plan);
+
+// True if the elements lie row-major without gaps.
+bool is_dense(const View& view);
+
+}  // namespace dew

@@ -1,0 +1,43 @@
+#include <sched.h>
+
+#include "dew/base/error.h"
+#include "dew/runtime/cpu/cpu.h"
+#include "dew/runtime/cpu/executable.h"
+#include "dew/runtime/cpu/onednn.h"
+
+namespace dew {
+namespace {
+
+int usable_cores() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  if (sched_getaffinity(0, sizeof(set), &set) != 0) return 1;
+  return CPU_COUNT(&set);
+}
+
+class CpuBackend : public Backend {
+ public:
+  explicit CpuBackend(int workers) : pool_(std::make_shared<cpu::Pool>(workers, cpu::onednn_thread_init)) {}
+
+  std::string name() const override { return "cpu"; }
+
+  std::unique_ptr<Executable> load(Module module) override {
+    return std::make_unique<cpu::CpuExecutable>(std::move(module), pool_);
+  }
+
+ private:
+  std::shared_ptr<cpu::Pool> pool_;
+};
+
+}  // namespace
+
+std::unique_ptr<Backend> cpu_backend(int workers) {
+#if defined(__x86_64__)
+  if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma")) {
+    fail(ErrorCode::usage, "this processor has no AVX2 and FMA, which dew needs");
+  }
+#endif
+  return std::make_unique<CpuBackend>(workers > 0 ? workers : usable_cores());
+}
+
+}  // namespace dew

@@ -1,0 +1,205 @@
+#include "dew/runtime/cpu/executable.h"
+
+#include <algorithm>
+
+#include "dew/base/error.h"
+#include "dew/base/format.h"
+#include "dew/ir/tensor.h"
+
+namespace dew::cpu {
+namespace {
+
+constexpr std::size_t kAlign = 64;
+
+std::size_t aligned(std::int64_t bytes) { return (static_cast<std::size_t>(bytes) + kAlign - 1) / kAlign * kAlign; }
+
+// Which input each output of `program` replaces; the same in all calls.
+std::vector<int> replaced_inputs(const Module& module, int program) {
+  std::vector<int> out;
+  bool first = true;
+  for (const CallList& list : module.lists) {
+    for (const Call& call : list.calls) {
+      if (call.program != program) continue;
+      std::vector<int> replaces;
+      for (const int reg : call.outputs) {
+        const auto it = std::ranges::find(call.inputs, reg);
+        replaces.push_back(it == call.inputs.end() ? -1 : static_cast<int>(it - call.inputs.begin()));
+      }
+      DEW_CHECK(first || replaces == out, "calls of one program replace different inputs");
+      out = std::move(replaces);
+      first = false;
+    }
+  }
+  out.resize(module.programs[static_cast<std::size_t>(program)].outputs().size(), -1);
+  return out;
+}
+
+}  // namespace
+
+// What the walk of one worker carries along.
+struct CpuExecutable::Worker {
+  int number = 0;
+  bool alone = false;  // worker 0 has run steps since the last barrier
+  KernelArgs args;
+  std::byte** operands = nullptr;
+};
+
+CpuExecutable::CpuExecutable(Module module, std::shared_ptr<Pool> pool) : module_(std::move(module)), pool_(std::move(pool)) {
+  compile_programs();
+  lay_out_memory();
+  for (Compiled& c : compiled_) make_constants(c);
+  for (const CallList& list : module_.lists) {
+    lists_.emplace_back();
+    for (const Call& call : list.calls) lists_.back().push_back(bind(call));
+    bodies_.push_back([this, number = static_cast<int>(lists_.size()) - 1](int worker) { walk(number, worker); });
+  }
+  operand_space_.assign(static_cast<std::size_t>(pool_->workers()), std::vector<std::byte*>(max_operands_));
+}
+
+void CpuExecutable::compile_programs() {
+  for (std::size_t p = 0; p < module_.programs.size(); ++p) {
+    Compiled c;
+    c.plan = make_plan(module_.programs[p], replaced_inputs(module_, static_cast<int>(p)));
+    for (const Step& step : c.plan.steps) {
+      c.kernels.push_back(make_kernel(step));
+      max_operands_ = std::max(max_operands_, step.inputs.size() + step.outputs.size());
+    }
+    compiled_.push_back(std::move(c));
+  }
+}
+
+void CpuExecutable::lay_out_memory() {
+  std::size_t offset = 0, constants = 0, arena = 0, shared = 0;
+  for (const Register& r : module_.registers) {
+    register_offset_.push_back(offset);
+    offset += aligned(r.type.bytes());
+  }
+  for (const Compiled& c : compiled_) {
+    arena = std::max(arena, aligned(c.plan.arena_bytes));
+    for (const Buffer& b : c.plan.buffers) constants += b.kind == BufferKind::constant ? aligned(b.type.bytes()) : 0;
+    for (const auto& k : c.kernels) {
+      shared = std::max(shared, (k->shared_scratch() + kAlign - 1) / kAlign * kAlign);
+      worker_bytes_ = std::max(worker_bytes_, (k->worker_scratch() + kAlign - 1) / kAlign * kAlign);
+    }
+  }
+  constants_offset_ = offset;
+  arena_offset_ = constants_offset_ + constants;
+  shared_offset_ = arena_offset_ + arena;
+  worker_offset_ = shared_offset_ + shared;
+  memory_ = Memory(worker_offset_ + worker_bytes_ * static_cast<std::size_t>(pool_->workers()));
+}
+
+void CpuExecutable::make_constants(Compiled& c) {
+  c.constants.assign(c.plan.buffers.size(), nullptr);
+  for (std::size_t b = 0; b < c.plan.buffers.size(); ++b) {
+    const Buffer& buffer = c.plan.buffers[b];
+    if (buffer.kind != BufferKind::constant) continue;
+    c.constants[b] = memory_.data() + constants_offset_;
+    constants_offset_ += aligned(buffer.type.bytes());
+    const std::vector<Array> value = buffer.op->reference(buffer.attrs, {}, {&buffer.type, 1});
+    store(value.front(), buffer.type.dtype, c.constants[b]);
+  }
+}
+
+std::byte* CpuExecutable::address(const Compiled& c, const Call& call, const View& view) const {
+  const auto b = static_cast<std::size_t>(view.buffer);
+  const Buffer& buffer = c.plan.buffers[b];
+  const std::int64_t inside = view.offset * byte_size(view.type.dtype);
+  const auto at = [&](int reg, bool sliced) {
+    std::byte* start = memory_.data() + register_offset_[static_cast<std::size_t>(reg)];
+    return start + inside + (sliced ? call.micro * buffer.type.bytes() : 0);
+  };
+  const auto index = static_cast<std::size_t>(buffer.index);
+  switch (buffer.kind) {
+    case BufferKind::arena: return memory_.data() + arena_offset_ + buffer.offset + inside;
+    case BufferKind::input: return at(call.inputs[index], call.sliced[index]);
+    case BufferKind::output: return at(call.outputs[index], false);
+    case BufferKind::constant: return c.constants[b] + inside;
+  }
+  return nullptr;
+}
+
+BoundCall CpuExecutable::bind(const Call& call) const {
+  const Compiled& c = compiled_[static_cast<std::size_t>(call.program)];
+  BoundCall bound{.plan = &c.plan, .steps = {}};
+  for (std::size_t s = 0; s < c.plan.steps.size(); ++s) {
+    BoundStep step{.kernel = c.kernels[s].get(), .base = {}, .stride = {}};
+    for (const auto* views : {&c.plan.steps[s].inputs, &c.plan.steps[s].outputs}) {
+      for (const View& v : *views) {
+        step.base.push_back(address(c, call, v));
+        step.stride.push_back(v.loop_stride * byte_size(v.type.dtype));
+      }
+    }
+    bound.steps.push_back(std::move(step));
+  }
+  return bound;
+}
+
+void CpuExecutable::run(int list) { pool_->run(bodies_[static_cast<std::size_t>(list)]); }
+
+void CpuExecutable::walk(int list, int number) const {
+  Worker worker;
+  worker.number = number;
+  worker.operands = operand_space_[static_cast<std::size_t>(number)].data();
+  worker.args = {worker.operands, memory_.data() + shared_offset_,
+                 memory_.data() + worker_offset_ + worker_bytes_ * static_cast<std::size_t>(number)};
+  for (const BoundCall& call : lists_[static_cast<std::size_t>(list)]) {
+    auto loop = call.plan->loops.begin();
+    for (int s = 0; s < static_cast<int>(call.steps.size());) {
+      if (loop == call.plan->loops.end() || loop->first != s) {
+        run_step(call.steps[static_cast<std::size_t>(s++)], 0, worker);
+        continue;
+      }
+      for (std::int64_t trip = 0; trip < loop->trips; ++trip) {
+        const std::int64_t iteration = loop->reverse ? loop->trips - 1 - trip : trip;
+        for (int t = loop->first; t <= loop->last; ++t) run_step(call.steps[static_cast<std::size_t>(t)], iteration, worker);
+      }
+      s = loop->last + 1;
+      ++loop;
+    }
+  }
+}
+
+// Phases of one piece are run by worker 0 without a barrier behind them; the next phase of several pieces waits for it.
+void CpuExecutable::run_step(const BoundStep& step, std::int64_t iteration, Worker& worker) const {
+  for (std::size_t i = 0; i < step.base.size(); ++i) worker.operands[i] = step.base[i] + iteration * step.stride[i];
+  const std::vector<int>& phases = step.kernel->phases();
+  for (int phase = 0; phase < static_cast<int>(phases.size()); ++phase) {
+    const int pieces = phases[static_cast<std::size_t>(phase)];
+    if (pieces <= 1) {
+      if (worker.number == 0 && pieces == 1) step.kernel->run(worker.args, phase, 0);
+      worker.alone = worker.alone || pieces == 1;
+      continue;
+    }
+    if (worker.alone) pool_->barrier();
+    worker.alone = false;
+    for (int piece = pool_->take_piece(); piece < pieces; piece = pool_->take_piece()) {
+      step.kernel->run(worker.args, phase, piece);
+    }
+    pool_->barrier();
+  }
+}
+
+std::vector<Shard> CpuExecutable::shards(int reg) {
+  const Type& type = module_.registers[static_cast<std::size_t>(reg)].type;
+  std::byte* start = memory_.data() + register_offset_[static_cast<std::size_t>(reg)];
+  return {{Dims(type.shape.size(), 0), type.shape, {start, static_cast<std::size_t>(type.bytes())}}};
+}
+
+std::string CpuExecutable::describe() const {
+  std::string out;
+  for (const Compiled& c : compiled_) {
+    out += print(c.plan);
+    for (std::size_t s = 0; s < c.kernels.size(); ++s) {
+      const Kernel& k = *c.kernels[s];
+      int pieces = 0;
+      for (const int n : k.phases()) pieces += n;
+      out += format("    {}: {}, {} pieces in {} phases\n", c.plan.steps[s].name, k.implementation(), pieces, k.phases().size());
+    }
+  }
+  out += format("memory: registers {} bytes, arena {}, scratch {} + {} for each of {} workers\n", constants_offset_,
+                shared_offset_ - arena_offset_, worker_offset_ - shared_offset_, worker_bytes_, pool_->workers());
+  return out;
+}
+
+}  // namespace dew::cpu

@@ -1,0 +1,70 @@
+// A module on this process's cores: plans, kernels, memory, and the walk over them.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "dew/runtime/backend.h"
+#include "dew/runtime/cpu/kernel.h"
+#include "dew/runtime/cpu/memory.h"
+#include "dew/runtime/cpu/pool.h"
+
+namespace dew::cpu {
+
+// One program: its plan and a kernel for each step.
+struct Compiled {
+  Plan plan;
+  std::vector<std::unique_ptr<Kernel>> kernels;
+  std::vector<std::byte*> constants;  // by buffer; null for other buffers
+};
+
+// A step with the addresses of its operands in iteration 0, and the bytes that an iteration adds.
+struct BoundStep {
+  const Kernel* kernel = nullptr;
+  std::vector<std::byte*> base;
+  std::vector<std::int64_t> stride;
+};
+
+struct BoundCall {
+  const Plan* plan = nullptr;
+  std::vector<BoundStep> steps;
+};
+
+class CpuExecutable : public Executable {
+ public:
+  // `pool` outlives this. Throws if a program cannot be planned or a step has no kernel.
+  CpuExecutable(Module module, std::shared_ptr<Pool> pool);
+
+  void run(int list) override;
+  std::vector<Shard> shards(int reg) override;
+  const Module& module() const override { return module_; }
+  std::int64_t planned_bytes() const override { return static_cast<std::int64_t>(memory_.size()); }
+  std::string describe() const override;
+
+  const std::vector<Compiled>& compiled() const { return compiled_; }
+
+ private:
+  struct Worker;
+
+  void compile_programs();
+  void lay_out_memory();
+  void make_constants(Compiled& compiled);
+  std::byte* address(const Compiled& compiled, const Call& call, const View& view) const;
+  BoundCall bind(const Call& call) const;
+  void walk(int list, int worker) const;
+  void run_step(const BoundStep& step, std::int64_t iteration, Worker& worker) const;
+
+  Module module_;
+  std::shared_ptr<Pool> pool_;
+  std::vector<Compiled> compiled_;
+  std::vector<std::vector<BoundCall>> lists_;
+  Memory memory_;  // registers, constants, arena, shared scratch, scratch of each worker
+  std::vector<std::size_t> register_offset_;
+  std::size_t constants_offset_ = 0, arena_offset_ = 0, shared_offset_ = 0, worker_offset_ = 0, worker_bytes_ = 0;
+  std::size_t max_operands_ = 0;
+  mutable std::vector<std::vector<std::byte*>> operand_space_;  // one for each worker
+  std::vector<std::function<void(int)>> bodies_;                // one for each list
+};
+
+}  // namespace dew::cpu

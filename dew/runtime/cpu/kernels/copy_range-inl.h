@@ -1,0 +1,78 @@
+// Vectors of f32 and how bf16 is read and written, for all kernels.
+#include <cstddef>
+#include <cstdint>
+
+#if defined(DEW_COPY_RANGE_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef DEW_COPY_RANGE_INL_H_
+#undef DEW_COPY_RANGE_INL_H_
+#else
+#define DEW_COPY_RANGE_INL_H_
+#endif
+
+#include "hwy/highway.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace dew::cpu::HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+using DF = hn::ScalableTag<float>;
+using DI = hn::RebindToSigned<DF>;
+using DU = hn::RebindToUnsigned<DF>;
+using VF = hn::Vec<DF>;
+using VI = hn::Vec<DI>;
+using VU = hn::Vec<DU>;
+
+constexpr std::size_t kLanes = HWY_LANES(float);
+
+// std::min would be compiled for this target here and might be the copy that the linker keeps for everyone.
+HWY_INLINE std::size_t SmallerOf(std::size_t a, std::size_t b) { return a < b ? a : b; }
+
+HWY_INLINE VF LoadBf16(DF d, const std::uint16_t* p) {
+  const DU du;
+  const hn::Rebind<std::uint16_t, DF> dh;
+  return hn::BitCast(d, hn::ShiftLeft<16>(hn::PromoteTo(du, hn::LoadU(dh, p))));
+}
+
+// To nearest, ties to even; NaN stays NaN. Not the machine's own instruction, which flushes denormals: bits shall not
+// depend on the processor.
+HWY_INLINE void StoreBf16(VF v, DF d, std::uint16_t* p) {
+  const DU du;
+  const DI di;
+  const hn::Rebind<std::uint16_t, DF> dh;
+  const VU bits = hn::BitCast(du, v);
+  const VU odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(du, 1));
+  const VU rounded = hn::ShiftRight<16>(hn::Add(bits, hn::Add(odd, hn::Set(du, 0x7fff))));
+  const VU nan = hn::Or(hn::ShiftRight<16>(bits), hn::Set(du, 0x40));
+  const VU half = hn::IfThenElse(hn::RebindMask(du, hn::IsNaN(v)), nan, rounded);
+  (void)d;
+  hn::StoreU(hn::DemoteTo(dh, hn::BitCast(di, half)), dh, p);
+}
+
+// The first n < kLanes elements; the others read as zeros. Nothing outside is touched.
+HWY_INLINE VF LoadPart(const float* p, std::size_t n) {
+#if HWY_ARCH_X86
+  return hn::MaskedLoad(hn::FirstN(DF(), n), DF(), p);
+#else
+  HWY_ALIGN float lanes[kLanes] = {};
+  for (std::size_t i = 0; i < n; ++i) lanes[i] = p[i];
+  return hn::Load(DF(), lanes);
+#endif
+}
+
+HWY_INLINE void StorePart(VF v, float* p, std::size_t n) {
+#if HWY_ARCH_X86
+  hn::BlendedStore(v, hn::FirstN(DF(), n), DF(), p);
+#else
+  HWY_ALIGN float lanes[kLanes];
+  hn::Store(v, DF(), lanes);
+  for (std::size_t i = 0; i < n; ++i) p[i] = lanes[i];
+#endif
+}
+
+HWY_INLINE float SumLanes(VF v) { return hn::GetLane(hn::SumOfLanes(DF(), v)); }
+
+}  // namespace dew::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif  // include guard for each target

@@ -1,0 +1,216 @@
+// dot with one side of at most kSkinny vectors, as when a model generates: every element of the other, wide side is used so
+// few times that reading it is the work. oneDNN transposes or repacks it first; here it is read once, as it lies.
+#include <cstring>
+#include <utility>
+
+#include "dew/runtime/cpu/kernels/dot.h"
+#include "dew/runtime/cpu/kernels/dot_pack.h"
+#include "dew/runtime/cpu/kernels/kernels_highway.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "dew/runtime/cpu/kernels/dot_skinny.cc"
+#include "hwy/foreach_target.h"
+// After foreach_target.h.
+#include "dew/runtime/cpu/kernels/copy_range-inl.h"
+
+#ifndef DEW_DOT_SKINNY_PART_
+#define DEW_DOT_SKINNY_PART_
+namespace dew::cpu {
+
+// out[i, n] = sum over k of x[i, k] wide[n, k]: `x` is dense f32, `out` too.
+struct SkinnyPart {
+  const float* x;
+  std::int64_t vectors, k;
+  const std::byte* wide;
+  std::int64_t stride;  // elements from one row (by_rows) or one k (by_columns) of wide to the next
+  std::int64_t n;
+  float* out;
+};
+
+}  // namespace dew::cpu
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace dew::cpu::HWY_NAMESPACE {
+
+HWY_INLINE VF LoadWide(const float* p) { return hn::LoadU(DF(), p); }
+HWY_INLINE VF LoadWide(const std::uint16_t* p) { return LoadBf16(DF(), p); }
+
+HWY_INLINE float One(const float* p) { return *p; }
+HWY_INLINE float One(const std::uint16_t* p) {
+  const std::uint32_t bits = std::uint32_t{*p} << 16;
+  float value;
+  std::memcpy(&value, &bits, sizeof value);
+  return value;
+}
+
+// Wide rows contiguous along k: kRows scalar products with each of kVectors vectors.
+template <int kVectors, int kRows, class T>
+HWY_INLINE void Rows(const SkinnyPart& p, const T* wide, std::size_t n) {
+  const auto k = static_cast<std::size_t>(p.k), stride = static_cast<std::size_t>(p.stride);
+  VF sums[kRows][kVectors];
+  for (auto& row : sums) {
+    for (auto& sum : row) sum = hn::Zero(DF());
+  }
+  std::size_t i = 0;
+  for (; i + kLanes <= k; i += kLanes) {
+    VF x[kVectors];
+    for (std::size_t v = 0; v < kVectors; ++v) x[v] = hn::LoadU(DF(), p.x + v * k + i);
+    for (std::size_t r = 0; r < kRows; ++r) {
+      const VF w = LoadWide(wide + r * stride + i);
+      for (std::size_t v = 0; v < kVectors; ++v) sums[r][v] = hn::MulAdd(w, x[v], sums[r][v]);
+    }
+  }
+  for (std::size_t r = 0; r < kRows; ++r) {
+    for (std::size_t v = 0; v < kVectors; ++v) {
+      float sum = SumLanes(sums[r][v]);
+      for (std::size_t j = i; j < k; ++j) sum += p.x[v * k + j] * One(wide + r * stride + j);
+      p.out[v * static_cast<std::size_t>(p.n) + n + r] = sum;
+    }
+  }
+}
+
+template <int kVectors, class T>
+void AllRows(const SkinnyPart& p) {
+  constexpr int kRows = kVectors <= 2 ? 4 : 2;  // sums that fit the 16 registers of AVX2
+  const T* wide = reinterpret_cast<const T*>(p.wide);
+  const auto count = static_cast<std::size_t>(p.n), stride = static_cast<std::size_t>(p.stride);
+  std::size_t n = 0;
+  for (; n + kRows <= count; n += kRows) Rows<kVectors, kRows>(p, wide + n * stride, n);
+  for (; n < count; ++n) Rows<kVectors, 1>(p, wide + n * stride, n);
+}
+
+// Wide rows contiguous along n: kTerms multiples of them are added to the sums, which stay in L1.
+template <int kVectors, int kTerms, class T>
+HWY_INLINE void AddColumns(const SkinnyPart& p, const T* wide, std::size_t k) {
+  const auto n = static_cast<std::size_t>(p.n), stride = static_cast<std::size_t>(p.stride);
+  VF x[kVectors][kTerms];
+  for (std::size_t v = 0; v < kVectors; ++v) {
+    for (std::size_t t = 0; t < kTerms; ++t) x[v][t] = hn::Set(DF(), p.x[v * static_cast<std::size_t>(p.k) + k + t]);
+  }
+  std::size_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) {
+    VF sums[kVectors];
+    for (std::size_t v = 0; v < kVectors; ++v) sums[v] = hn::LoadU(DF(), p.out + v * n + i);
+    for (std::size_t t = 0; t < kTerms; ++t) {
+      const VF w = LoadWide(wide + t * stride + i);
+      for (std::size_t v = 0; v < kVectors; ++v) sums[v] = hn::MulAdd(w, x[v][t], sums[v]);
+    }
+    for (std::size_t v = 0; v < kVectors; ++v) hn::StoreU(sums[v], DF(), p.out + v * n + i);
+  }
+  for (; i < n; ++i) {
+    for (std::size_t v = 0; v < kVectors; ++v) {
+      float sum = p.out[v * n + i];
+      for (std::size_t t = 0; t < kTerms; ++t) sum += hn::GetLane(x[v][t]) * One(wide + t * stride + i);
+      p.out[v * n + i] = sum;
+    }
+  }
+}
+
+template <int kVectors, class T>
+void AllColumns(const SkinnyPart& p) {
+  constexpr int kTerms = 4;
+  const T* wide = reinterpret_cast<const T*>(p.wide);
+  const auto count = static_cast<std::size_t>(p.k), stride = static_cast<std::size_t>(p.stride);
+  for (std::size_t i = 0; i < kVectors * static_cast<std::size_t>(p.n); ++i) p.out[i] = 0;
+  std::size_t k = 0;
+  for (; k + kTerms <= count; k += kTerms) AddColumns<kVectors, kTerms>(p, wide + k * stride, k);
+  for (; k < count; ++k) AddColumns<kVectors, 1>(p, wide + k * stride, k);
+}
+
+template <class T>
+void Part(const SkinnyPart& p, bool by_rows) {
+  switch (p.vectors) {
+    case 1: return by_rows ? AllRows<1, T>(p) : AllColumns<1, T>(p);
+    case 2: return by_rows ? AllRows<2, T>(p) : AllColumns<2, T>(p);
+    case 3: return by_rows ? AllRows<3, T>(p) : AllColumns<3, T>(p);
+    default: return by_rows ? AllRows<4, T>(p) : AllColumns<4, T>(p);
+  }
+}
+
+void PartF32(const SkinnyPart& p, bool by_rows) { Part<float>(p, by_rows); }
+void PartBf16(const SkinnyPart& p, bool by_rows) { Part<std::uint16_t>(p, by_rows); }
+
+}  // namespace dew::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace dew::cpu {
+namespace {
+
+HWY_EXPORT(PartF32);
+HWY_EXPORT(PartBf16);
+
+constexpr std::int64_t kPartBytes = 1 << 17;  // of the wide side: 5 us of memory
+constexpr std::int64_t kMostParts = 64;
+constexpr std::int64_t kMostColumns = 1024;   // whose sums stay in L1
+
+class SkinnyDot : public Kernel {
+ public:
+  // REQUIRES: loops.m is the skinny side.
+  explicit SkinnyDot(const DotTask& task) : task_(task), by_rows_(task.loops.k.b == 1) {
+    const DotLoops& l = task_.loops;
+    const std::int64_t bytes = l.n.size * l.k.size * byte_size(task_.in);
+    const std::int64_t parts = std::clamp<std::int64_t>(bytes / kPartBytes, 1, kMostParts);
+    parts_ = Chunks(l.n.size, by_rows_ ? parts : std::max(parts, (l.n.size + kMostColumns - 1) / kMostColumns), 64);
+    phases_ = {static_cast<int>(l.batches() * parts_.count())};
+    x_bytes_ = (l.m.size * l.k.size * 4 + 63) / 64 * 64;
+    worker_scratch_ = static_cast<std::size_t>(x_bytes_ + l.m.size * parts_.chunk * 4);
+    implementation_ = by_rows_ ? "highway skinny rows" : "highway skinny columns";
+  }
+
+  void run(const KernelArgs& args, int, int piece) const noexcept override {
+    const DotLoops& l = task_.loops;
+    const std::int64_t part = piece % parts_.count();
+    const DotAddresses at = move_by({args.operands[task_.a], args.operands[task_.b], args.operands[task_.c]}, l.batch,
+                                    piece / parts_.count(), task_.in, task_.out);
+    const std::int64_t n = parts_.begin(part), count = parts_.length(part);
+    const Matrix x{args.worker, DType::f32, l.k.size, 1}, sums{args.worker + x_bytes_, DType::f32, count, 1};
+    copy_matrix({at.a, task_.in, l.m.a, l.k.a}, x, l.m.size, l.k.size);
+    const Matrix wide{at.b, task_.in, l.n.b, l.k.b}, c{at.c, task_.out, l.m.c, l.n.c};
+    const SkinnyPart p{static_cast<const float*>(x.data),
+                       l.m.size,
+                       l.k.size,
+                       static_cast<const std::byte*>(wide.at(n, 0)),
+                       by_rows_ ? l.n.b : l.k.b,
+                       count,
+                       static_cast<float*>(sums.data)};
+    task_.in == DType::f32 ? HWY_DYNAMIC_DISPATCH(PartF32)(p, by_rows_) : HWY_DYNAMIC_DISPATCH(PartBf16)(p, by_rows_);
+    const Matrix target{c.at(0, n), task_.out, l.m.c, l.n.c};
+    if (task_.accumulate) add(target, sums, l.m.size, count);
+    copy_matrix(sums, target, l.m.size, count);
+  }
+
+ private:
+  static void add(const Matrix& from, const Matrix& to, std::int64_t rows, std::int64_t cols) {
+    for (std::int64_t r = 0; r < rows; ++r) {
+      for (std::int64_t c = 0; c < cols; ++c) {
+        float value;
+        copy_matrix({from.at(r, c), from.dtype, 1, 1}, {&value, DType::f32, 1, 1}, 1, 1);
+        *static_cast<float*>(to.at(r, c)) += value;
+      }
+    }
+  }
+
+  DotTask task_;
+  bool by_rows_;
+  Chunks parts_;
+  std::int64_t x_bytes_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<Kernel> make_dot_skinny(const DotTask& given) {
+  DotTask task = given;
+  if (task.loops.m.size > kSkinny) {
+    task.loops = transposed(std::move(task.loops));
+    std::swap(task.a, task.b);
+  }
+  const DotLoops& l = task.loops;
+  const bool contiguous = l.k.b == 1 || l.n.b == 1;
+  if (l.m.size > kSkinny || !l.sums.empty() || !contiguous) return nullptr;
+  return std::make_unique<SkinnyDot>(task);
+}
+
+}  // namespace dew::cpu
+#endif  // HWY_ONCE

@@ -1,0 +1,207 @@
+#include "dew/runtime/cpu/kernels/dot.h"
+
+#include "dew/ops/ops.h"
+#include "dew/runtime/cpu/kernels/dot_pack.h"
+#include "dew/runtime/cpu/kernels/dot_test_runner.h"
+#include "dew/runtime/cpu/kernels/kernels_onednn.h"
+
+namespace dew::cpu {
+namespace {
+
+struct Case {
+  std::string name;
+  DotDims dims;
+  Dims a_shape, b_shape, c_shape;
+  Dims a_order, b_order, c_order;
+  std::int64_t a_gap = 0, b_gap = 0, c_gap = 0;
+};
+
+// Loops over every element of every dimension, in double.
+std::vector<double> reference(const Case& c, TestArray& a, TestArray& b) {
+  const auto size = [](const Dims& shape, std::int64_t d) { return shape[static_cast<std::size_t>(d)]; };
+  Dims contracted;
+  for (const auto d : c.dims.lhs_contract) contracted.push_back(size(c.a_shape, d));
+  std::vector<double> out;
+  for_each_index(c.c_shape, [&](const Dims& index) {
+    Dims ai(c.a_shape.size(), 0), bi(c.b_shape.size(), 0);
+    std::size_t o = 0;
+    for (std::size_t i = 0; i < c.dims.lhs_batch.size(); ++i, ++o) {
+      ai[static_cast<std::size_t>(c.dims.lhs_batch[i])] = bi[static_cast<std::size_t>(c.dims.rhs_batch[i])] = index[o];
+    }
+    for (std::int64_t d = 0; d < static_cast<std::int64_t>(ai.size()); ++d) {
+      if (!contains(c.dims.lhs_batch, d) && !contains(c.dims.lhs_contract, d)) ai[static_cast<std::size_t>(d)] = index[o++];
+    }
+    for (std::int64_t d = 0; d < static_cast<std::int64_t>(bi.size()); ++d) {
+      if (!contains(c.dims.rhs_batch, d) && !contains(c.dims.rhs_contract, d)) bi[static_cast<std::size_t>(d)] = index[o++];
+    }
+    double sum = 0;
+    for_each_index(contracted, [&](const Dims& k) {
+      for (std::size_t i = 0; i < k.size(); ++i) {
+        ai[static_cast<std::size_t>(c.dims.lhs_contract[i])] = k[i];
+        bi[static_cast<std::size_t>(c.dims.rhs_contract[i])] = k[i];
+      }
+      sum += a.get(ai) * b.get(bi);
+    });
+    out.push_back(sum);
+  });
+  return out;
+}
+
+void check(const Case& c, DType in, DType out, bool accumulate) {
+  const std::string what = c.name + " " + std::string(name(in)) + "->" + std::string(name(out)) + (accumulate ? " +=" : "");
+  std::mt19937 rng(7);
+  TestArray a(in, c.a_shape, c.a_order, c.a_gap), b(in, c.b_shape, c.b_order, c.b_gap),
+      result(out, c.c_shape, c.c_order, c.c_gap);
+  a.fill_random(rng);
+  b.fill_random(rng);
+  std::vector<double> expected = reference(c, a, b);
+  if (accumulate) {
+    result.fill_random(rng);
+    const auto before = result.values();
+    for (std::size_t i = 0; i < expected.size(); ++i) expected[i] += before[i];
+  }
+  Step step;
+  step.op = &dot_op;
+  step.attrs = c.dims;
+  a.view.buffer = 0, b.view.buffer = 1, result.view.buffer = 2;
+  step.inputs = {a.view, b.view};
+  if (accumulate) step.inputs.push_back(result.view);
+  step.outputs = {result.view};
+  std::string why_not;
+  const auto kernel = make_dot(step, why_not);
+  ASSERT_NE(kernel, nullptr) << what << ": " << why_not;
+  const auto start = result.bytes;
+  std::vector<std::byte> first;
+  for (const Order order : {Order::forward, Order::backward, Order::threads}) {
+    result.bytes = start;
+    std::vector<std::byte*> operands = {a.bytes.data(), b.bytes.data()};
+    if (accumulate) operands.push_back(result.bytes.data());
+    operands.push_back(result.bytes.data());
+    run_kernel(*kernel, operands, order);
+    if (order == Order::forward) first = result.bytes;
+    ASSERT_EQ(first, result.bytes) << what << ": bits depend on the order of pieces";
+  }
+  // Sums of f32 round 2^-24 a term; a bf16 result once, 2^-8.
+  expect_close(result.values(), expected, out == DType::bf16 ? 1.0 / 256 : 2e-6, what + " " + kernel->implementation());
+  // Nothing outside the view was written.
+  TestArray outside(out, c.c_shape, c.c_order, c.c_gap);
+  const auto values = result.values();
+  std::size_t i = 0;
+  for_each_index(c.c_shape, [&](const Dims& index) {
+    outside.set(index, values[i++]);
+  });
+  ASSERT_EQ(outside.bytes, result.bytes) << what;
+}
+
+void check_all(Case c) {
+  c.dims.out = DType::f32;
+  for (const bool accumulate : {false, true}) {
+    check(c, DType::f32, DType::f32, accumulate);
+    check(c, DType::bf16, DType::f32, accumulate);
+    c.dims.out = DType::bf16;
+    check(c, DType::bf16, DType::bf16, accumulate);
+    c.dims.out = DType::f32;
+  }
+}
+
+DotDims contract(Dims a, Dims b) { return {{}, {}, std::move(a), std::move(b), DType::f32}; }
+
+TEST(Dot, OddSizesInAllLayouts) {
+  for (const std::int64_t m : {1, 5, 18, 65}) {
+    for (const std::int64_t n : {1, 3, 17, 130}) {
+      for (const std::int64_t k : {1, 7, 33}) {
+        for (const Dims& order : {Dims{0, 1}, Dims{1, 0}}) {
+          check_all({"nn", contract({1}, {0}), {m, k}, {k, n}, {m, n}, order, {}, {}});
+          check_all({"nt", contract({1}, {1}), {m, k}, {n, k}, {m, n}, order, {}, {}, 3, 5, 7});
+          check_all({"tn", contract({0}, {0}), {k, m}, {k, n}, {m, n}, {}, order, {}, 1, 0, 2});
+        }
+      }
+    }
+  }
+}
+
+TEST(Dot, ManyPieces) {
+  check_all({"rows", contract({1}, {0}), {517, 64}, {64, 200}, {517, 200}, {}, {}, {}});
+  check_all({"columns", contract({1}, {1}), {37, 96}, {1030, 96}, {37, 1030}, {}, {}, {}, 0, 8, 0});
+  check_all({"weight gradient", contract({0}, {0}), {600, 130}, {600, 190}, {130, 190}, {}, {}, {}});
+}
+
+TEST(Dot, LayersOfATransformer) {
+  check_all({"x w", contract({2}, {0}), {3, 7, 33}, {33, 2, 9}, {3, 7, 2, 9}, {}, {}, {}});
+  check_all({"dx", contract({2, 3}, {1, 2}), {3, 7, 2, 9}, {33, 2, 9}, {3, 7, 33}, {}, {}, {}});
+  check_all({"dw", contract({0, 1}, {0, 1}), {3, 7, 33}, {3, 7, 2, 9}, {33, 2, 9}, {}, {}, {}});
+  // Columns of a wider buffer: rows and T still merge in the product, not in memory.
+  check_all({"strided dw", contract({0, 1}, {0, 1}), {3, 70, 33}, {3, 70, 18}, {33, 18}, {1, 0, 2}, {}, {}, 5, 0, 0});
+}
+
+TEST(Dot, Batches) {
+  const DotDims dims{{0}, {0}, {2}, {1}, DType::f32};
+  check_all({"batch", dims, {5, 17, 33}, {5, 33, 18}, {5, 17, 18}, {}, {}, {}});
+  check_all({"batch inside", dims, {5, 17, 33}, {5, 33, 18}, {5, 17, 18}, {1, 0, 2}, {1, 0, 2}, {1, 0, 2}});
+  check_all({"batch innermost", dims, {5, 17, 33}, {5, 33, 18}, {5, 17, 18}, {1, 2, 0}, {1, 2, 0}, {1, 2, 0}});
+  check_all({"large batch", dims, {6, 130, 65}, {6, 65, 130}, {6, 130, 130}, {}, {}, {}});
+  check_all({"one row each", dims, {9, 1, 65}, {9, 65, 130}, {9, 1, 130}, {}, {}, {}});
+}
+
+TEST(Dot, ResultsOfAnyLayout) {
+  check_all({"transposed result", contract({1}, {0}), {65, 33}, {33, 18}, {65, 18}, {}, {}, {1, 0}, 0, 0, 3});
+  check_all({"strided result", contract({2}, {0}), {5, 7, 33}, {33, 18}, {5, 7, 18}, {}, {}, {0, 2, 1}, 0, 0, 1});
+  check_all({"scattered result", contract({2}, {0}), {5, 7, 600}, {600, 18}, {5, 7, 18}, {}, {}, {2, 1, 0}});
+}
+
+TEST(Dot, RepeatedOperand) {
+  Case c{"repeated", contract({1}, {0}), {6, 40}, {40, 18}, {6, 18}, {}, {}, {}};
+  std::mt19937 rng(3);
+  TestArray a(DType::f32, {1, 40}), b(DType::f32, c.b_shape), out(DType::f32, c.c_shape);
+  a.fill_random(rng);
+  b.fill_random(rng);
+  a.view.type.shape = {6, 40};
+  a.view.strides = {0, 1};
+  const auto expected = reference(c, a, b);
+  Step step;
+  step.op = &dot_op;
+  step.attrs = c.dims;
+  step.inputs = {a.view, b.view};
+  step.outputs = {out.view};
+  std::string why_not;
+  const auto kernel = make_dot(step, why_not);
+  ASSERT_NE(kernel, nullptr) << why_not;
+  run_kernel(*kernel, {a.bytes.data(), b.bytes.data(), out.bytes.data()}, Order::forward);
+  expect_close(out.values(), expected, 2e-6, "repeated");
+}
+
+TEST(Dot, EmptySizes) {
+  check_all({"no rows", contract({1}, {0}), {0, 33}, {33, 18}, {0, 18}, {}, {}, {}});
+  check_all({"no columns", contract({1}, {0}), {5, 33}, {33, 0}, {5, 0}, {}, {}, {}});
+  check_all({"no terms", contract({1}, {0}), {5, 0}, {0, 18}, {5, 18}, {}, {}, {}, 0, 0, 3});
+  check_all({"scalars", contract({0}, {0}), {33}, {33}, {}, {}, {}, {}});
+}
+
+TEST(Dot, Refusals) {
+  TestArray a(DType::f32, {2, 3}), b(DType::bf16, {3, 4}), c(DType::f32, {2, 4});
+  Step step;
+  step.op = &dot_op;
+  step.attrs = contract({1}, {0});
+  step.inputs = {a.view, b.view};
+  step.outputs = {c.view};
+  std::string why_not;
+  EXPECT_EQ(make_dot(step, why_not), nullptr);
+  EXPECT_EQ(why_not, "dot: operands must be both f32 or both bf16");
+}
+
+TEST(Product, TellsItsImplementationAndTakesManyThreads) {
+  const Product p({.m = 5, .n = 6, .k = 7, .a_row = 7, .b_row = 6, .c_row = 6});
+  EXPECT_FALSE(p.implementation().starts_with("ref"));
+  std::vector<float> a(35, 1.0f), b(42, 2.0f);
+  std::vector<std::jthread> threads;
+  for (int t = 0; t < 40; ++t) {  // more than there are prepared argument lists
+    threads.emplace_back([&] {
+      std::vector<float> c(30), scratch(p.scratch_bytes() / 4 + 1);
+      for (int i = 0; i < 50; ++i) p.execute(a.data(), b.data(), c.data(), scratch.data());
+      for (const float x : c) EXPECT_EQ(x, 14.0f);
+    });
+  }
+}
+
+}  // namespace
+}  // namespace dew::cpu
