@@ -48,8 +48,9 @@ TEST(Box, TilingSaysWhatIsWrong) {
   EXPECT_THAT(tiling_problem(shape, std::vector<Box>{whole(shape)}), IsEmpty());
   EXPECT_THAT(tiling_problem({}, std::vector<Box>{whole({})}), IsEmpty());
   EXPECT_THAT(tiling_problem({0, 3}, std::vector<Box>{}), IsEmpty());
-  EXPECT_THAT(tiling_problem(shape, std::vector<Box>{{{0, 0}, {4, 3}}, {{0, 3}, {2, 3}}, {{2, 3}, {2, 3}}}),
-              IsEmpty());
+  EXPECT_THAT(
+      tiling_problem(shape, std::vector<Box>{{{0, 0}, {4, 3}}, {{0, 3}, {2, 3}}, {{2, 3}, {2, 3}}}),
+      IsEmpty());
   EXPECT_THAT(tiling_problem(shape, std::vector<Box>{{{0, 0}, {4, 3}}, {{0, 3}, {2, 3}}}),
               HasSubstr("18 of 24 elements"));
   // The right number of elements, but some twice and others not at all.

@@ -77,7 +77,8 @@ TEST(Checkpoint, TheSameBytesEveryTime) {
 TEST(Checkpoint, AnyPiecesAnyBox) {
   EXPECT_TRUE(rc::check("any box of any pieces", [] {
     const TempDir dir;
-    const Dims shape = {*rc::gen::inRange<std::int64_t>(1, 9), *rc::gen::inRange<std::int64_t>(1, 9),
+    const Dims shape = {*rc::gen::inRange<std::int64_t>(1, 9),
+                        *rc::gen::inRange<std::int64_t>(1, 9),
                         *rc::gen::inRange<std::int64_t>(1, 4)};
     const Bytes values = ramp(element_count(shape));
     std::vector<Box> boxes;
@@ -85,8 +86,8 @@ TEST(Checkpoint, AnyPiecesAnyBox) {
     const std::int64_t columns = *rc::gen::inRange<std::int64_t>(1, shape[1] + 1);
     for (std::int64_t i = 0; i < shape[0]; i += rows) {
       for (std::int64_t j = 0; j < shape[1]; j += columns) {
-        boxes.push_back({{i, j, 0},
-                         {std::min(rows, shape[0] - i), std::min(columns, shape[1] - j), shape[2]}});
+        boxes.push_back(
+            {{i, j, 0}, {std::min(rows, shape[0] - i), std::min(columns, shape[1] - j), shape[2]}});
       }
     }
     std::reverse(boxes.begin(), boxes.end());
@@ -124,7 +125,9 @@ TEST(Checkpoint, WhatIsAskedForMustBeThere) {
   const CheckpointReader reader(Sample().write(dir.path()));
   EXPECT_THAT(error_of([&] { reader.require("params/b", DType::f32, {3}); }),
               HasSubstr("no tensor 'params/b'"));
-  EXPECT_THAT(error_of([&] { reader.require("params/a", DType::f32, {3, 5, 3}); }),
+  EXPECT_THAT(error_of([&] {
+                reader.require("params/a", DType::f32, {3, 5, 3});
+              }),
               HasSubstr("is f32[3,5,2], but f32[3,5,3] is needed"));
   error_of([&] { reader.require("params/a", DType::bf16, {3, 5, 2}); });
   error_of([&] { reader.read_extra_file("other.json"); });
@@ -166,7 +169,9 @@ TEST(Checkpoint, DamagedTensorsAreNamed) {
   text[static_cast<std::size_t>(piece.offset)] ^= 1;
   overwrite(path / piece.file, text);
   const CheckpointReader reader(path);
-  EXPECT_THAT(error_of([&] { read(reader, "opt/m/a", whole({5, 7})); }),
+  EXPECT_THAT(error_of([&] {
+                read(reader, "opt/m/a", whole({5, 7}));
+              }),
               AllOf(HasSubstr("tensor 'opt/m/a'"), HasSubstr("[3:5,0:4]"), HasSubstr(piece.file)));
   // Other pieces of the same tensor and file are as good as before.
   EXPECT_EQ(read(reader, "opt/m/a", {{0, 0}, {3, 4}}), Sample().part("opt/m/a", {{0, 0}, {3, 4}}));
@@ -202,9 +207,10 @@ TEST(Checkpoint, NonFiniteValuesAreNotSaved) {
     CheckpointWriter writer(dir.path(), sample_info());
     writer.declare(tensor("params/a", DType::f32, {3}));
     const std::vector<float> values = {1, bad, std::numeric_limits<float>::max()};
-    EXPECT_THAT(error_of([&] { writer.add("params/a", std::as_bytes(std::span(values))); },
-                         ErrorCode::non_finite),
-                AllOf(HasSubstr("step 400 is not saved"), HasSubstr("'params/a'"), HasSubstr("element 1")));
+    EXPECT_THAT(
+        error_of([&] { writer.add("params/a", std::as_bytes(std::span(values))); },
+                 ErrorCode::non_finite),
+        AllOf(HasSubstr("step 400 is not saved"), HasSubstr("'params/a'"), HasSubstr("element 1")));
   }
   EXPECT_TRUE(list_directory(dir.path(), ErrorCode::internal).empty());
   CheckpointWriter writer(dir.path(), sample_info());

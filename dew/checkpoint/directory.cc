@@ -89,7 +89,8 @@ Path checkpoints_of_run(const Path& run_directory) { return run_directory / "che
 Path resolve_checkpoint(const Path& model) {
   if (file_kind(model, kCode) == FileKind::missing) {
     fail(kCode, format("'{}' does not exist", model.string()),
-         "give a run directory, a checkpoint directory inside it, or a Hugging Face model directory");
+         "give a run directory, a checkpoint directory inside it, or a Hugging Face model "
+         "directory");
   }
   if (file_kind(model / kManifestName, kCode) != FileKind::missing) return model;
   const NewestCheckpoint newest = newest_checkpoint(checkpoints_of_run(model));

@@ -51,8 +51,8 @@ TEST(CheckpointDirectory, StepsAreNumbers) {
 
 TEST(CheckpointDirectory, OtherNamesAreNotCheckpoints) {
   const TempDir dir;
-  for (const char* name : {"step_", "step_x", "step_-1", "step_+1", "step_1x", "step_3.partial", "step_4.broken",
-                           "steps", "best", "step_99999999999999999999"}) {
+  for (const char* name : {"step_", "step_x", "step_-1", "step_+1", "step_1x", "step_3.partial",
+                           "step_4.broken", "steps", "best", "step_99999999999999999999"}) {
     create_directory(dir / name, ErrorCode::internal);
   }
   overwrite(dir / "step_00000007", "a file");
@@ -121,7 +121,8 @@ TEST(CheckpointDirectory, RetentionCountsCompleteOnes) {
 TEST(CheckpointDirectory, LeftoversAreIgnoredAndCleaned) {
   const TempDir dir;
   write_small(dir.path(), 1);
-  for (const char* name : {"step_00000002.partial", "step_00000003.partial", "mine.partial", "step_x.partial"}) {
+  for (const char* name :
+       {"step_00000002.partial", "step_00000003.partial", "mine.partial", "step_x.partial"}) {
     create_directory(dir / name, ErrorCode::internal);
     overwrite(dir / name / kManifestName, "{");
   }
@@ -154,7 +155,8 @@ TEST(CheckpointDirectory, PathsOfUsers) {
   remove_quietly(checkpoints_of_run(run) / "step_00000005");
   EXPECT_THAT(error_of([&] { resolve_checkpoint(run); }), HasSubstr("no complete checkpoint"));
   EXPECT_THAT(error_of([&] { resolve_checkpoint(dir / "typo"); }), HasSubstr("does not exist"));
-  EXPECT_THAT(error_of([&] { resolve_checkpoint(dir.path()); }), HasSubstr("manifest.json is missing"));
+  EXPECT_THAT(error_of([&] { resolve_checkpoint(dir.path()); }),
+              HasSubstr("manifest.json is missing"));
 }
 
 }  // namespace

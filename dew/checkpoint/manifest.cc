@@ -44,13 +44,20 @@ void check_digest(std::string_view text, const std::string& where) {
 }
 
 // ---- writing ----
+// JSON has no numbers that are not finite.
+OrderedJson number_or_null(const std::optional<double>& x) {
+  return x && std::isfinite(*x) ? OrderedJson(*x) : OrderedJson();
+}
+
 OrderedJson to_json(const Clocks& c) {
   return {{"step", c.step},
           {"updates", c.updates},
           {"skipped", c.skipped},
           {"tokens", c.tokens},
           {"non_finite_streak", c.non_finite_streak},
-          {"ema_updates", c.ema_updates}};
+          {"ema_updates", c.ema_updates},
+          {"line_steps", c.line_steps},
+          {"line_loss", number_or_null(c.line_loss)}};
 }
 
 OrderedJson to_json(const DataState& d) {
@@ -117,8 +124,7 @@ std::string body_text(const Manifest& m) {
   append("clocks", to_json(info.clocks));
   append("data", to_json(info.data));
   append("tokenizer", to_json(info.tokenizer));
-  const bool known = info.eval_loss && std::isfinite(*info.eval_loss);
-  append("eval_loss", known ? OrderedJson(*info.eval_loss) : OrderedJson());
+  append("eval_loss", number_or_null(info.eval_loss));
   append("model", info.model);
   append("config", info.config);
   append_list(text, "shards", m.shards);
@@ -175,13 +181,22 @@ const Json& list(const JsonObject& object, const std::string& key) {
   return value;
 }
 
+std::optional<double> number_or_none(const JsonObject& o, const std::string& key) {
+  const Json& value = o.at(key);
+  if (value.is_null()) return std::nullopt;
+  if (!value.is_number()) o.refuse(key, "a number or null");
+  return value.get<double>();
+}
+
 Clocks parse_clocks(const JsonObject& o) {
   return {.step = count(o, "step"),
           .updates = count(o, "updates"),
           .skipped = count(o, "skipped"),
           .tokens = count(o, "tokens"),
           .non_finite_streak = count(o, "non_finite_streak"),
-          .ema_updates = count(o, "ema_updates")};
+          .ema_updates = count(o, "ema_updates"),
+          .line_steps = count(o, "line_steps"),
+          .line_loss = number_or_none(o, "line_loss")};
 }
 
 DataState parse_data(const JsonObject& o) {
@@ -193,13 +208,6 @@ DataState parse_data(const JsonObject& o) {
           .stride = count(o, "stride"),
           .shuffle = o.at("shuffle").get<bool>(),
           .seed = unsigned_number(o, "seed")};
-}
-
-std::optional<double> parse_eval_loss(const JsonObject& o) {
-  const Json& value = o.at("eval_loss");
-  if (value.is_null()) return std::nullopt;
-  if (!value.is_number()) o.refuse("eval_loss", "a number or null");
-  return value.get<double>();
 }
 
 CheckpointInfo parse_info(const JsonObject& o) {
@@ -214,7 +222,7 @@ CheckpointInfo parse_info(const JsonObject& o) {
           .config = o.text("config"),
           .processor = o.text("processor"),
           .program = o.text("program"),
-          .eval_loss = parse_eval_loss(o)};
+          .eval_loss = number_or_none(o, "eval_loss")};
 }
 
 StoredPiece parse_piece(const JsonObject& o) {
@@ -299,9 +307,8 @@ struct Placed {
 
 // The pieces of one shard, one after the other, are all of it after its header.
 void check_shard(const ShardFile& shard, std::vector<Placed>& placed, const std::string& where) {
-  std::sort(placed.begin(), placed.end(), [](const Placed& a, const Placed& b) {
-    return a.piece->offset < b.piece->offset;
-  });
+  std::sort(placed.begin(), placed.end(),
+            [](const Placed& a, const Placed& b) { return a.piece->offset < b.piece->offset; });
   std::int64_t end = shard.header_bytes;
   for (const auto& [piece, tensor] : placed) {
     // `end` never passes the file's size, so no sum here overflows.

@@ -26,6 +26,9 @@ struct Clocks {
   std::int64_t tokens = 0;             // real tokens seen
   std::int64_t non_finite_streak = 0;  // skipped ones at the end, without one between
   std::int64_t ema_updates = 0;        // updates that the average has seen
+  // Steps since the last line of metrics.jsonl, and the sum of their losses (none: not finite).
+  std::int64_t line_steps = 0;
+  std::optional<double> line_loss = 0.0;
 
   bool operator==(const Clocks&) const = default;
 };
@@ -51,7 +54,7 @@ struct TokenizerState {
 
 // Everything about a state but its arrays.
 struct CheckpointInfo {
-  std::string run;        // tells runs apart: kept by resumes, other in every new run
+  std::string run;         // tells runs apart: kept by resumes, other in every new run
   std::uint64_t seed = 0;  // of the run
   Clocks clocks;
   DataState data;
@@ -127,8 +130,8 @@ Manifest parse_manifest(std::string_view text, const std::string& where);
 bool is_tensor_name(std::string_view name);
 bool is_file_name(std::string_view name);
 
-// "params/a[0:2,0:4]": how a piece of a tensor is called inside a shard; the tensor's own name where
-// the piece is all of it.
+// "params/a[0:2,0:4]": how a piece of a tensor is called inside a shard; the tensor's own name
+// where the piece is all of it.
 std::string piece_name(const std::string& tensor, const Dims& shape, const Box& box);
 
 }  // namespace dew

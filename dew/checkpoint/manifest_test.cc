@@ -3,7 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <functional>
+#include <limits>
 
 #include "dew/base/digest.h"
 #include "dew/checkpoint/sample_test_util.h"
@@ -27,8 +29,9 @@ Manifest sample() {
        .dtype = DType::f32,
        .shape = {2, 5},
        .axes = {"embed", ""},
-       .pieces = {{.file = file, .offset = 200, .bytes = 24, .box = {{0, 0}, {2, 3}}, .digest = 3},
-                  {.file = file, .offset = 224, .bytes = 16, .box = {{0, 3}, {2, 2}}, .digest = 4}}},
+       .pieces =
+           {{.file = file, .offset = 200, .bytes = 24, .box = {{0, 0}, {2, 3}}, .digest = 3},
+            {.file = file, .offset = 224, .bytes = 16, .box = {{0, 3}, {2, 2}}, .digest = 4}}},
       {.name = "params/scalar",
        .dtype = DType::f32,
        .shape = {},
@@ -54,8 +57,10 @@ TEST(Manifest, RoundTrip) {
 
 TEST(Manifest, ANonFiniteLossIsNull) {
   Manifest m = sample();
+  m.info.clocks.line_loss = -std::numeric_limits<double>::infinity();
   m.info.eval_loss = std::numeric_limits<double>::infinity();
   EXPECT_EQ(parse_manifest(manifest_text(m), "m").info.eval_loss, std::nullopt);
+  EXPECT_EQ(parse_manifest(manifest_text(m), "m").info.clocks.line_loss, std::nullopt);
 }
 
 TEST(Manifest, EveryTruncationIsFound) {
@@ -85,8 +90,9 @@ std::string resealed(std::string text, const std::string& from, const std::strin
 
 TEST(Manifest, Versions) {
   const std::string text = manifest_text(sample());
-  EXPECT_THAT(error_of([&] { parse_manifest(resealed(text, "\"version\": 1", "\"version\": 2"), "m"); }),
-              HasSubstr("format version 2, this program reads up to 1"));
+  EXPECT_THAT(
+      error_of([&] { parse_manifest(resealed(text, "\"version\": 1", "\"version\": 2"), "m"); }),
+      HasSubstr("format version 2, this program reads up to 1"));
   EXPECT_THAT(error_of([&] { parse_manifest(resealed(text, "dew checkpoint", "other"), "m"); }),
               HasSubstr("'format' must be"));
   // Members that a later program adds within the version are no error.
@@ -113,7 +119,8 @@ TEST(Manifest, MembersOfTheWrongKind) {
       {"\"name\":\"params/a\"", "\"name\":\"\"", "cannot be the name"},
   };
   for (const auto& [from, to, message] : cases) {
-    EXPECT_THAT(error_of([&] { parse_manifest(resealed(text, from, to), "m"); }), HasSubstr(message));
+    EXPECT_THAT(error_of([&] { parse_manifest(resealed(text, from, to), "m"); }),
+                HasSubstr(message));
   }
 }
 
@@ -129,8 +136,14 @@ TEST(Manifest, StructureThatCannotBe) {
       {"overlap", [](Manifest& m) { m.tensors[0].pieces[1].box.start[1] = 2; }},
       {"6 of 10", [](Manifest& m) { m.tensors[0].pieces.pop_back(); }},
       {"does not lie", [](Manifest& m) { m.tensors[0].pieces[1].box.start[1] = 4; }},
-      {"does not lie", [](Manifest& m) { m.tensors[0].pieces[1].box = {{0}, {2}}; }},
-      {"too large", [](Manifest& m) { m.tensors[0].shape = {1LL << 40, 1LL << 40}; }},
+      {"does not lie",
+       [](Manifest& m) {
+         m.tensors[0].pieces[1].box = {{0}, {2}};
+       }},
+      {"too large",
+       [](Manifest& m) {
+         m.tensors[0].shape = {1LL << 40, 1LL << 40};
+       }},
       {"4 bytes in place of 16", [](Manifest& m) { m.tensors[0].pieces[1].bytes = 4; }},
       {"none of the shards", [](Manifest& m) { m.tensors[0].pieces[0].file = "other"; }},
       {"does not follow", [](Manifest& m) { m.tensors[0].pieces[0].offset = 0; }},

@@ -51,7 +51,7 @@ struct CheckpointReader::State {
   std::unordered_map<std::string_view, std::size_t> tensors;  // by name, into the manifest
   std::unordered_map<std::string_view, Shard*> shards;
   std::deque<Shard> shard_list;
-  std::vector<std::size_t> first_piece;        // of each tensor, in `verified`
+  std::vector<std::size_t> first_piece;     // of each tensor, in `verified`
   std::vector<std::atomic<bool>> verified;  // pieces that were compared with their digest
 };
 
@@ -61,8 +61,8 @@ CheckpointReader::State::State(const Path& directory) : path(directory) {
     fail(kCode, format("'{}' is not a checkpoint: there is no such directory", path.string()));
   }
   if (file_kind(file, kCode) != FileKind::regular) {
-    fail(kCode, format("'{}' is not a complete checkpoint: it has no {}", path.string(),
-                       kManifestName));
+    fail(kCode,
+         format("'{}' is not a complete checkpoint: it has no {}", path.string(), kManifestName));
   }
   manifest = parse_manifest(read_file(file, kCode, kMaxManifest), file.string());
   for (const ShardFile& shard : manifest.shards) {
@@ -133,9 +133,8 @@ void CheckpointReader::State::verify_shard(const ShardFile& file) {
                           stored_type(tensor.dtype), piece.box.extent, piece.offset, piece.bytes});
     }
   }
-  std::sort(
-      expected.begin(), expected.end(),
-      [](const StoredTensor& a, const StoredTensor& b) { return a.name < b.name; });
+  std::sort(expected.begin(), expected.end(),
+            [](const StoredTensor& a, const StoredTensor& b) { return a.name < b.name; });
   if (header.bytes != file.header_bytes || header.tensors != expected) {
     fail(kCode, format("'{}': the header does not list the manifest's pieces", where));
   }
@@ -162,9 +161,9 @@ const TensorRecord& CheckpointReader::require(std::string_view name, DType dtype
     fail(kCode, format("'{}' has no tensor {}", path().string(), in_quotes(name)));
   }
   if (tensor->dtype != dtype || tensor->shape != shape) {
-    fail(kCode, format("'{}': tensor '{}' is {}[{}], but {}[{}] is needed", path().string(), name,
-                       dew::name(tensor->dtype), join(tensor->shape), dew::name(dtype),
-                       join(shape)));
+    fail(kCode,
+         format("'{}': tensor '{}' is {}[{}], but {}[{}] is needed", path().string(), name,
+                dew::name(tensor->dtype), join(tensor->shape), dew::name(dtype), join(shape)));
   }
   return *tensor;
 }
@@ -216,8 +215,7 @@ std::string CheckpointReader::read_extra_file(std::string_view name) const {
     if (file.name != name) continue;
     std::string text = read_file(path() / file.name, kCode, kMaxExtraFile);
     if (digest_of(std::as_bytes(std::span(text))) != file.digest) {
-      fail(kCode,
-           format("'{}' is damaged: its digest differs", (path() / file.name).string()));
+      fail(kCode, format("'{}' is damaged: its digest differs", (path() / file.name).string()));
     }
     return text;
   }

@@ -124,8 +124,8 @@ std::int64_t header_length(std::span<const std::byte> file, const std::string& w
                       where, length, kMaxHeader));
   }
   if (static_cast<std::int64_t>(length) > size - kLengthBytes) {
-    fail(code, format("{}: a header of {} bytes, but the file has {}: truncated?", where, length,
-                      size));
+    fail(code,
+         format("{}: a header of {} bytes, but the file has {}: truncated?", where, length, size));
   }
   return static_cast<std::int64_t>(length);
 }
@@ -149,9 +149,10 @@ void check_data(const SafetensorsHeader& header, std::int64_t file_bytes, const 
   std::int64_t end = header.bytes;
   for (const StoredTensor* tensor : order) {
     if (tensor->offset != end) {
-      fail(code, format("{}: tensor {} begins at byte {}, but the one before it ends at {}: {}",
-                        where, in_quotes(tensor->name), tensor->offset, end,
-                        tensor->offset < end ? "they overlap" : "the bytes between are no tensor's"));
+      fail(code,
+           format("{}: tensor {} begins at byte {}, but the one before it ends at {}: {}", where,
+                  in_quotes(tensor->name), tensor->offset, end,
+                  tensor->offset < end ? "they overlap" : "the bytes between are no tensor's"));
     }
     end += tensor->bytes;
   }
@@ -232,12 +233,18 @@ bool is_float(StoredType type) {
 
 StoredType stored_type(DType type) {
   switch (type) {
-    case DType::f32: return StoredType::f32;
-    case DType::bf16: return StoredType::bf16;
-    case DType::f64: return StoredType::f64;
-    case DType::i32: return StoredType::i32;
-    case DType::u32: return StoredType::u32;
-    case DType::pred: return StoredType::boolean;
+    case DType::f32:
+      return StoredType::f32;
+    case DType::bf16:
+      return StoredType::bf16;
+    case DType::f64:
+      return StoredType::f64;
+    case DType::i32:
+      return StoredType::i32;
+    case DType::u32:
+      return StoredType::u32;
+    case DType::pred:
+      return StoredType::boolean;
   }
   fail(ErrorCode::internal, "no stored type");
 }
@@ -299,23 +306,34 @@ void read_floats(StoredType type, std::span<const std::byte> bytes, std::span<fl
     case StoredType::bf16:
       return for_each_element<bf16>(bytes, to.size(),
                                     put([](bf16 x) { return static_cast<float>(x); }));
-    default: fail(ErrorCode::internal, format("{} is no float", name(type)));
+    default:
+      fail(ErrorCode::internal, format("{} is no float", name(type)));
   }
 }
 
 void read_integers(StoredType type, std::span<const std::byte> bytes, std::span<std::int64_t> to,
                    ErrorCode code) {
   switch (type) {
-    case StoredType::i64: return widen<std::int64_t>(bytes, to);
-    case StoredType::i32: return widen<std::int32_t>(bytes, to);
-    case StoredType::i16: return widen<std::int16_t>(bytes, to);
-    case StoredType::i8: return widen<std::int8_t>(bytes, to);
-    case StoredType::u64: return widen_u64(bytes, to, code);
-    case StoredType::u32: return widen<std::uint32_t>(bytes, to);
-    case StoredType::u16: return widen<std::uint16_t>(bytes, to);
-    case StoredType::u8: return widen<std::uint8_t>(bytes, to);
-    case StoredType::boolean: return widen_booleans(bytes, to, code);
-    default: fail(ErrorCode::internal, format("{} is no integer", name(type)));
+    case StoredType::i64:
+      return widen<std::int64_t>(bytes, to);
+    case StoredType::i32:
+      return widen<std::int32_t>(bytes, to);
+    case StoredType::i16:
+      return widen<std::int16_t>(bytes, to);
+    case StoredType::i8:
+      return widen<std::int8_t>(bytes, to);
+    case StoredType::u64:
+      return widen_u64(bytes, to, code);
+    case StoredType::u32:
+      return widen<std::uint32_t>(bytes, to);
+    case StoredType::u16:
+      return widen<std::uint16_t>(bytes, to);
+    case StoredType::u8:
+      return widen<std::uint8_t>(bytes, to);
+    case StoredType::boolean:
+      return widen_booleans(bytes, to, code);
+    default:
+      fail(ErrorCode::internal, format("{} is no integer", name(type)));
   }
 }
 

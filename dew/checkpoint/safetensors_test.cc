@@ -34,23 +34,25 @@ SafetensorsHeader parse(const std::string& file) {
 TEST(Safetensors, RoundTrip) {
   const TempDir dir;
   const Bytes a = ramp(6), b = ramp(2, 9);
-  SafetensorsWriter writer(dir / "x.safetensors", ErrorCode::checkpoint,
-                           {{.name = "b \"quoted\" \xc3\xa4", .type = StoredType::i64, .shape = {1}},
-                            {.name = "a", .type = StoredType::f32, .shape = {2, 3}},
-                            {.name = "empty", .type = StoredType::f32, .shape = {0, 7}},
-                            {.name = "scalar", .type = StoredType::u8, .shape = {}}},
-                           {{"format", "pt"}});
+  SafetensorsWriter writer(
+      dir / "x.safetensors", ErrorCode::checkpoint,
+      {{.name = "b \"quoted\" \xc3\xa4", .type = StoredType::i64, .shape = {1}},
+       {.name = "a", .type = StoredType::f32, .shape = {2, 3}},
+       {.name = "empty", .type = StoredType::f32, .shape = {0, 7}},
+       {.name = "scalar", .type = StoredType::u8, .shape = {}}},
+      {{"format", "pt"}});
   writer.write(b);
   writer.write(std::span(a).first(5));
   writer.write(std::span(a).subspan(5));
-  writer.write("s");
+  writer.write(Bytes{std::byte{'s'}});
   writer.finish();
   const std::string text = text_of(dir / "x.safetensors");
   EXPECT_EQ(static_cast<std::int64_t>(text.size()), writer.file_bytes());
   EXPECT_EQ(writer.header_bytes() % 8, 0);
-  EXPECT_EQ(digest_of(std::as_bytes(std::span(text)).first(
-                static_cast<std::size_t>(writer.header_bytes()))),
-            writer.header_digest());
+  EXPECT_EQ(
+      digest_of(
+          std::as_bytes(std::span(text)).first(static_cast<std::size_t>(writer.header_bytes()))),
+      writer.header_digest());
 
   const SafetensorsFile file(dir / "x.safetensors", ErrorCode::checkpoint);
   EXPECT_EQ(file.tensors().size(), 4u);
@@ -99,7 +101,9 @@ std::vector<Hostile> hostile_files() {
       {"not UTF-8", file_of("{\"\xff\":1}", 0), "not valid JSON"},
       {"deep", file_of(std::string(200, '['), 0), "levels deep"},
       {"name twice",
-       file_of(R"({"t":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},"t":{"dtype":"U8","shape":[1],"data_offsets":[1,2]}})", 2),
+       file_of(
+           R"({"t":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},"t":{"dtype":"U8","shape":[1],"data_offsets":[1,2]}})",
+           2),
        "appears twice"},
       {"tensor is a number", file_of("{\"t\":1}", 0), "tensor 't'"},
       {"no dtype", one(R"("shape":[],"data_offsets":[0,4])", 4), "'dtype' is missing"},
@@ -109,29 +113,38 @@ std::vector<Hostile> hostile_files() {
       {"dtype is a number", one(R"("dtype":4,"shape":[1],"data_offsets":[0,1])", 1), "a string"},
       {"negative size", one(f32 + R"("shape":[-1],"data_offsets":[0,4])", 4), "from 0 to"},
       {"size is a float", one(f32 + R"("shape":[1.0],"data_offsets":[0,4])", 4), "from 0 to"},
-      {"size of 2^63", one(f32 + R"("shape":[9223372036854775808],"data_offsets":[0,4])", 4), "from 0 to"},
-      {"size of 2^64", one(f32 + R"("shape":[18446744073709551616],"data_offsets":[0,4])", 4), "from 0 to"},
+      {"size of 2^63", one(f32 + R"("shape":[9223372036854775808],"data_offsets":[0,4])", 4),
+       "from 0 to"},
+      {"size of 2^64", one(f32 + R"("shape":[18446744073709551616],"data_offsets":[0,4])", 4),
+       "from 0 to"},
       {"shape is a number", one(f32 + R"("shape":4,"data_offsets":[0,4])", 4), "a list"},
       {"product overflows to 4",
        one(f32 + R"("shape":[4294967296,4294967296,1],"data_offsets":[0,4])", 4), "does not take"},
       {"product overflows beside a zero",
        one(f32 + R"("shape":[9223372036854775807,9223372036854775807,0],"data_offsets":[0,0])", 0),
        "does not take"},
-      {"fewer bytes than the shape", one(f32 + R"("shape":[2],"data_offsets":[0,4])", 4), "does not take"},
+      {"fewer bytes than the shape", one(f32 + R"("shape":[2],"data_offsets":[0,4])", 4),
+       "does not take"},
       {"one offset", one(f32 + R"("shape":[1],"data_offsets":[0])", 4), "not [begin, end]"},
       {"three offsets", one(f32 + R"("shape":[1],"data_offsets":[0,4,8])", 4), "not [begin, end]"},
       {"end before begin", one(f32 + R"("shape":[1],"data_offsets":[4,0])", 4), "not [begin, end]"},
-      {"end beyond the file", one(f32 + R"("shape":[1],"data_offsets":[0,5])", 4), "not [begin, end]"},
+      {"end beyond the file", one(f32 + R"("shape":[1],"data_offsets":[0,5])", 4),
+       "not [begin, end]"},
       {"offsets of 2^63 - 1",
        one(f32 + R"("shape":[0],"data_offsets":[9223372036854775807,9223372036854775807])", 4),
        "not [begin, end]"},
       {"a hole before", one(f32 + R"("shape":[1],"data_offsets":[1,5])", 5), "no tensor's"},
-      {"bytes left over", one(f32 + R"("shape":[1],"data_offsets":[0,4])", 5), "the last tensor ends"},
+      {"bytes left over", one(f32 + R"("shape":[1],"data_offsets":[0,4])", 5),
+       "the last tensor ends"},
       {"overlap",
-       file_of(R"({"t":{"dtype":"U8","shape":[2],"data_offsets":[0,2]},"u":{"dtype":"U8","shape":[2],"data_offsets":[1,3]}})", 3),
+       file_of(
+           R"({"t":{"dtype":"U8","shape":[2],"data_offsets":[0,2]},"u":{"dtype":"U8","shape":[2],"data_offsets":[1,3]}})",
+           3),
        "overlap"},
       {"the same bytes twice",
-       file_of(R"({"t":{"dtype":"U8","shape":[2],"data_offsets":[0,2]},"u":{"dtype":"U8","shape":[2],"data_offsets":[0,2]}})", 2),
+       file_of(
+           R"({"t":{"dtype":"U8","shape":[2],"data_offsets":[0,2]},"u":{"dtype":"U8","shape":[2],"data_offsets":[0,2]}})",
+           2),
        "overlap"},
       {"metadata is a list", file_of(R"({"__metadata__":[]})", 0), "__metadata__"},
       {"metadata has numbers", file_of(R"({"__metadata__":{"a":1}})", 0), "'a' must be a string"},
@@ -154,7 +167,7 @@ TEST(Safetensors, EveryTruncationIsFound) {
   SafetensorsWriter writer(dir / "x", ErrorCode::checkpoint,
                            {{.name = "a", .type = StoredType::f32, .shape = {3}},
                             {.name = "b", .type = StoredType::bf16, .shape = {5}}});
-  writer.write(std::string(22, 'x'));
+  writer.write(Bytes(22));
   writer.finish();
   const std::string text = text_of(dir / "x");
   EXPECT_EQ(parse(text).tensors.size(), 2u);
@@ -233,7 +246,11 @@ TEST(Safetensors, IntegersConvert) {
   EXPECT_THAT(integers<std::uint16_t>(StoredType::u16, {65535}), ElementsAre(65535));
   EXPECT_THAT(integers<std::uint8_t>(StoredType::u8, {255}), ElementsAre(255));
   EXPECT_THAT(integers<std::uint8_t>(StoredType::boolean, {0, 1}), ElementsAre(0, 1));
-  error_of([] { integers<std::uint64_t>(StoredType::u64, {1, ~std::uint64_t{0}}); }, ErrorCode::data);
+  error_of(
+      [] {
+        integers<std::uint64_t>(StoredType::u64, {1, ~std::uint64_t{0}});
+      },
+      ErrorCode::data);
   error_of([] { integers<std::uint8_t>(StoredType::boolean, {2}); }, ErrorCode::data);
 }
 

@@ -28,10 +28,14 @@ std::optional<std::size_t> find_non_finite(std::span<const std::byte> bytes, Wor
 
 std::optional<std::size_t> find_non_finite(DType dtype, std::span<const std::byte> bytes) {
   switch (dtype) {
-    case DType::f32: return find_non_finite<std::uint32_t>(bytes, 0x7f800000u);
-    case DType::bf16: return find_non_finite<std::uint16_t>(bytes, 0x7f80u);
-    case DType::f64: return find_non_finite<std::uint64_t>(bytes, 0x7ff0000000000000u);
-    default: return std::nullopt;
+    case DType::f32:
+      return find_non_finite<std::uint32_t>(bytes, 0x7f800000u);
+    case DType::bf16:
+      return find_non_finite<std::uint16_t>(bytes, 0x7f80u);
+    case DType::f64:
+      return find_non_finite<std::uint64_t>(bytes, 0x7ff0000000000000u);
+    default:
+      return std::nullopt;
   }
 }
 
@@ -128,9 +132,8 @@ void CheckpointWriter::gather_pieces() {
     manifest_.tensors[written.tensor].pieces.push_back(written.piece);
   }
   for (TensorRecord& tensor : manifest_.tensors) {
-    std::sort(
-        tensor.pieces.begin(), tensor.pieces.end(),
-        [](const StoredPiece& a, const StoredPiece& b) { return a.box.start < b.box.start; });
+    std::sort(tensor.pieces.begin(), tensor.pieces.end(),
+              [](const StoredPiece& a, const StoredPiece& b) { return a.box.start < b.box.start; });
     std::vector<Box> boxes;
     for (const StoredPiece& piece : tensor.pieces) boxes.push_back(piece.box);
     const std::string problem = tiling_problem(tensor.shape, boxes);
@@ -141,7 +144,10 @@ void CheckpointWriter::gather_pieces() {
 Path CheckpointWriter::commit() {
   shards_.finish();
   gather_pieces();
-  write_new_file(partial() / kManifestName, manifest_text(manifest_));
+  const std::string text = manifest_text(manifest_);
+  // What no reader would take must not push out what one takes.
+  DEW_CHECK(parse_manifest(text, final_.string()) == manifest_, final_.string());
+  write_new_file(partial() / kManifestName, text);
   sync_directory(partial(), kCode);
   if (replaces_) {
     Path broken = final_;

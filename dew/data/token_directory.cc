@@ -45,7 +45,7 @@ auto with_ids(std::span<const std::byte> bytes, IdType type, Body body) {
   return as(std::uint32_t{});
 }
 
-// Loops over kBlock elements at a time are vectorised at -O2, loops of unknown length are not.
+// Written for the vectoriser at -O2, which takes loops of known length only, and no std::max.
 constexpr std::size_t kBlock = 64;
 
 template <typename T>

@@ -7,7 +7,10 @@ namespace dew {
 namespace {
 
 Projection head_projection(const AttentionOptions& o, std::int64_t heads, const char* axis) {
-  return {.fan_in = o.width, .in_axis = names::kEmbed, .out = {heads, o.head_dim}, .out_axes = {axis, names::kHeadDim},
+  return {.fan_in = o.width,
+          .in_axis = names::kEmbed,
+          .out = {heads, o.head_dim},
+          .out_axes = {axis, names::kHeadDim},
           .bias = o.bias};
 }
 
@@ -28,19 +31,30 @@ void declare_attention(ParamList& list, const std::string& name, const Attention
   declare_projection(list, at + names::kK, head_projection(o, o.kv_heads, names::kKv));
   declare_projection(list, at + names::kV, head_projection(o, o.kv_heads, names::kKv));
   declare_projection(list, at + names::kO,
-                     {.fan_in = o.heads * o.head_dim, .in_axis = names::kAttention, .out = {o.width},
-                      .out_axes = {names::kEmbed}, .bias = o.bias});
+                     {.fan_in = o.heads * o.head_dim,
+                      .in_axis = names::kAttention,
+                      .out = {o.width},
+                      .out_axes = {names::kEmbed},
+                      .bias = o.bias});
   if (!o.qk_norm) return;
   declare_norm(list, at + names::kQNorm, o.head_dim, names::kHeadDim, NormKind::rms);
   declare_norm(list, at + names::kKNorm, o.head_dim, names::kHeadDim, NormKind::rms);
 }
 
-Value self_attention(const Scope& p, Value x, const AttentionContext& c, const AttentionOptions& o) {
+Value self_attention(const Scope& p, Value x, const AttentionContext& c,
+                     const AttentionOptions& o) {
   const Value q = rotated_heads(p / names::kQ, p / names::kQNorm, x, names::kActivationHeads, c, o);
   const Value k = rotated_heads(p / names::kK, p / names::kKNorm, x, names::kActivationKv, c, o);
-  const Value v = project(p / names::kV, x, {names::kBatch, names::kLength, names::kActivationKv, ""});
-  const AttentionInputs in = {.q = q, .k = k, .v = v, .q_positions = c.positions, .k_positions = c.positions,
-                              .q_segments = c.segments, .k_segments = c.segments, .window = c.window};
+  const Value v =
+      project(p / names::kV, x, {names::kBatch, names::kLength, names::kActivationKv, ""});
+  const AttentionInputs in = {.q = q,
+                              .k = k,
+                              .v = v,
+                              .q_positions = c.positions,
+                              .k_positions = c.positions,
+                              .q_segments = c.segments,
+                              .k_segments = c.segments,
+                              .window = c.window};
   const double scale = 1.0 / std::sqrt(static_cast<double>(o.head_dim));
   const Attention seen = attention(in, {.scale = scale, .softcap = o.softcap, .causal = true});
   x.program->set_name(seen.o, names::kSavedAttention);

@@ -20,9 +20,11 @@ void declare_projection(ParamList& list, const std::string& name, const Projecti
   AxisNames axes = {projection.in_axis};
   shape.insert(shape.end(), projection.out.begin(), projection.out.end());
   axes.insert(axes.end(), projection.out_axes.begin(), projection.out_axes.end());
-  list.add(name + "/" + names::kKernel, shape, axes, dense_init(projection.fan_in), ParamKind::matrix);
+  list.add(name + "/" + names::kKernel, shape, axes, dense_init(projection.fan_in),
+           ParamKind::matrix);
   if (projection.bias) {
-    list.add(name + "/" + names::kBias, projection.out, projection.out_axes, {Init::Kind::zeros}, ParamKind::vector);
+    list.add(name + "/" + names::kBias, projection.out, projection.out_axes, {Init::Kind::zeros},
+             ParamKind::vector);
   }
 }
 

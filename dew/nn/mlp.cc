@@ -4,12 +4,18 @@
 namespace dew {
 
 void declare_mlp(ParamList& list, const std::string& name, const MlpOptions& o) {
-  const Projection in = {.fan_in = o.width, .in_axis = names::kEmbed, .out = {o.features}, .out_axes = {names::kMlp},
+  const Projection in = {.fan_in = o.width,
+                         .in_axis = names::kEmbed,
+                         .out = {o.features},
+                         .out_axes = {names::kMlp},
                          .bias = o.bias};
   if (o.kind != MlpKind::gelu) declare_projection(list, name + "/" + names::kGate, in);
   declare_projection(list, name + "/" + names::kUp, in);
   declare_projection(list, name + "/" + names::kDown,
-                     {.fan_in = o.features, .in_axis = names::kMlp, .out = {o.width}, .out_axes = {names::kEmbed},
+                     {.fan_in = o.features,
+                      .in_axis = names::kMlp,
+                      .out = {o.width},
+                      .out_axes = {names::kEmbed},
                       .bias = o.bias});
 }
 

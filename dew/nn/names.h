@@ -1,14 +1,14 @@
-// Every name that the models give: logical axes, which a layout maps to mesh axes, and parameters, which checkpoints and
-// importers of other people's models refer to.
+// Every name that the models give: logical axes, which a layout maps to mesh axes, and parameters,
+// which checkpoints and importers of other people's models refer to.
 #pragma once
 
 namespace dew::names {
 
 // ---- logical axes of parameters ----
 inline constexpr const char* kVocab = "vocab";
-inline constexpr const char* kEmbed = "embed";          // residual width
+inline constexpr const char* kEmbed = "embed";  // residual width
 inline constexpr const char* kHeads = "heads";
-inline constexpr const char* kKv = "kv";                // heads of keys and values
+inline constexpr const char* kKv = "kv";  // heads of keys and values
 inline constexpr const char* kHeadDim = "head_dim";
 inline constexpr const char* kAttention = "attention";  // heads x head_dim, input of o_proj
 inline constexpr const char* kMlp = "mlp";

@@ -1,6 +1,7 @@
-// The layers: for each, `declare_x` adds its parameters to a list and `x` writes its forward pass onto the program of its
-// input. docs/adding_a_layer.md walks through one. Shapes: b rows, t columns, e residual width; rows and columns are never
-// merged, so that both can be split over devices.
+// The layers: for each, `declare_x` adds its parameters to a list and `x` writes its forward pass
+// onto the program of its input. docs/adding_a_layer.md walks through one. Shapes: b rows, t
+// columns, e residual width; rows and columns are never merged, so that both can be split over
+// devices.
 #pragma once
 
 #include <map>
@@ -12,13 +13,15 @@
 
 namespace dew {
 
-// Parameters as values of a program, by name; inside a stack's body those of the layer at hand, under the same names.
+// Parameters as values of a program, by name; inside a stack's body those of the layer at hand,
+// under the same names.
 using ParamValues = std::map<std::string, Value, std::less<>>;
 
 // A view of the parameters whose names begin alike: Scope(values, "layers/mlp")("up_proj/kernel").
 class Scope {
  public:
-  Scope(const ParamValues& values, std::string prefix) : values_(&values), prefix_(std::move(prefix)) {}
+  Scope(const ParamValues& values, std::string prefix)
+      : values_(&values), prefix_(std::move(prefix)) {}
 
   Scope operator/(const std::string& part) const { return {*values_, prefix_ + "/" + part}; }
   bool has(const std::string& name) const { return values_->contains(prefix_ + "/" + name); }
@@ -33,12 +36,13 @@ class Scope {
 
 // ---- norm.cc ----
 enum class NormKind { rms, layer };
-void declare_norm(ParamList& list, const std::string& name, std::int64_t width, const char* axis, NormKind kind);
+void declare_norm(ParamList& list, const std::string& name, std::int64_t width, const char* axis,
+                  NormKind kind);
 // Over the last dimension; statistics f32, result in x's type.
 Value norm(const Scope& p, Value x, NormKind kind, double epsilon);
 
 // ---- linear.cc ----
-// A kernel [inputs..., outputs...] and, if asked, a bias [outputs...]; axes likewise.
+// A kernel [fan_in, out...] and, if asked, a bias [out...].
 struct Projection {
   std::int64_t fan_in = 0;
   std::string in_axis = {};
@@ -47,12 +51,13 @@ struct Projection {
   bool bias = false;
 };
 void declare_projection(ParamList& list, const std::string& name, const Projection& projection);
-// x [b, t, in] -> [b, t, out...]. The product is pinned to `pin` before a bias is added: a product that is complete where
-// it is made is reduced once, and the bias counts once.
+// x [b, t, in] -> [b, t, out...]. The product is pinned to `pin` before a bias is added: a product
+// that is complete where it is made is reduced once, and the bias counts once.
 Value project(const Scope& p, Value x, AxisNames pin);
 
 // ---- embedding.cc ----
-void declare_embedding(ParamList& list, const std::string& name, std::int64_t rows, const char* axis, std::int64_t width);
+void declare_embedding(ParamList& list, const std::string& name, std::int64_t rows,
+                       const char* axis, std::int64_t width);
 // ids [b, t] -> [b, t, e].
 Value embed(Value table, Value ids);
 
@@ -68,7 +73,8 @@ struct AttentionContext {
   Value window, rope_base;    // i32[], f32[]
 };
 void declare_attention(ParamList& list, const std::string& name, const AttentionOptions& options);
-Value self_attention(const Scope& p, Value x, const AttentionContext& context, const AttentionOptions& options);
+Value self_attention(const Scope& p, Value x, const AttentionContext& context,
+                     const AttentionOptions& options);
 
 // ---- mlp.cc ----
 enum class MlpKind { swiglu, geglu, gelu };  // gelu has no gate
@@ -81,8 +87,8 @@ void declare_mlp(ParamList& list, const std::string& name, const MlpOptions& opt
 Value mlp(const Scope& p, Value x, const MlpOptions& options);
 
 // ---- stack.cc ----
-// Writes a scan: each call makes an input of the body for a value outside and returns it. REQUIRES: carries first, then
-// slices, then constants.
+// Writes a scan: each call makes an input of the body for a value outside and returns it.
+// REQUIRES: carries first, then slices, then constants.
 class StackBuilder {
  public:
   // `program` outlives the builder.
@@ -107,6 +113,10 @@ class StackBuilder {
 Value layer_pattern(Program& program, std::int64_t layers, std::span<const std::int64_t> pattern);
 
 // Purposes of random numbers on activations, for dropout(); never renumbered.
-enum class RandomPurpose : std::int64_t { embedding_dropout = 1, attention_dropout = 2, mlp_dropout = 3 };
+enum class RandomPurpose : std::int64_t {
+  embedding_dropout = 1,
+  attention_dropout = 2,
+  mlp_dropout = 3
+};
 
 }  // namespace dew

@@ -3,7 +3,8 @@
 
 namespace dew {
 
-void declare_norm(ParamList& list, const std::string& name, std::int64_t width, const char* axis, NormKind kind) {
+void declare_norm(ParamList& list, const std::string& name, std::int64_t width, const char* axis,
+                  NormKind kind) {
   list.add(name + "/" + names::kScale, {width}, {axis}, {Init::Kind::ones}, ParamKind::vector);
   if (kind == NormKind::layer) {
     list.add(name + "/" + names::kBias, {width}, {axis}, {Init::Kind::zeros}, ParamKind::vector);

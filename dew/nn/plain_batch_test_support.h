@@ -1,4 +1,5 @@
-// What tests of models share: random parameters, small batches, and running a program by the names of its inputs.
+// What tests of models share: random parameters, small batches, and running a program by the names
+// of its inputs.
 #pragma once
 
 #include <map>
@@ -40,7 +41,8 @@ inline Params random_params(std::span<const ParamSpec> specs, std::uint64_t seed
   return params;
 }
 
-inline void add_params(Arrays& in, std::span<const ParamSpec> specs, const Params& params, const std::string& prefix) {
+inline void add_params(Arrays& in, std::span<const ParamSpec> specs, const Params& params,
+                       const std::string& prefix) {
   for (const ParamSpec& spec : specs) {
     Array array(spec.type.shape);
     array.data = params.at(spec.name);
@@ -50,11 +52,13 @@ inline void add_params(Arrays& in, std::span<const ParamSpec> specs, const Param
 
 // Small whole numbers below `below`, a pure function of the counters.
 inline int pick(std::uint32_t seed, std::uint32_t row, std::uint32_t column, int below) {
-  return static_cast<int>(philox({seed, 7}, {row, column, 0, 0})[0] % static_cast<std::uint32_t>(below));
+  return static_cast<int>(philox({seed, 7}, {row, column, 0, 0})[0] %
+                          static_cast<std::uint32_t>(below));
 }
 
 // `rows` random rows; with `packed`, two documents a row, each with positions from 0.
-inline std::vector<Sequence> random_batch(int rows, int columns, int vocab, bool packed, std::uint32_t seed = 1) {
+inline std::vector<Sequence> random_batch(int rows, int columns, int vocab, bool packed,
+                                          std::uint32_t seed = 1) {
   std::vector<Sequence> batch;
   for (int r = 0; r < rows; ++r) {
     Sequence row;
@@ -64,7 +68,7 @@ inline std::vector<Sequence> random_batch(int rows, int columns, int vocab, bool
       const auto ur = static_cast<std::uint32_t>(r), ut = static_cast<std::uint32_t>(t);
       row.ids.push_back(pick(seed, ur, ut, vocab));
       row.labels.push_back(pick(seed + 1, ur, ut, vocab));
-      row.weights.push_back(pick(seed + 2, ur, ut, 4) / 2.0);
+      row.weights.push_back(pick(seed + 2, ur, ut, 4) * (1 + r) / 4.0);
       row.positions.push_back(t < cut ? t : t - cut);
       row.segments.push_back(t < cut ? 0 : 1);
     }
@@ -74,9 +78,11 @@ inline std::vector<Sequence> random_batch(int rows, int columns, int vocab, bool
 }
 
 inline Array tokens(const std::vector<Sequence>& batch, Row Sequence::*field) {
-  Array a({static_cast<std::int64_t>(batch.size()), static_cast<std::int64_t>(batch[0].ids.size())});
+  Array a(
+      {static_cast<std::int64_t>(batch.size()), static_cast<std::int64_t>(batch[0].ids.size())});
   a.data.clear();
-  for (const Sequence& row : batch) a.data.insert(a.data.end(), (row.*field).begin(), (row.*field).end());
+  for (const Sequence& row : batch)
+    a.data.insert(a.data.end(), (row.*field).begin(), (row.*field).end());
   return a;
 }
 
@@ -85,7 +91,8 @@ inline void add_batch(Arrays& in, const std::vector<Sequence>& batch) {
   in["labels"] = tokens(batch, &Sequence::labels);
   in["positions"] = tokens(batch, &Sequence::positions);
   in["segments"] = tokens(batch, &Sequence::segments);
-  Array weights(in["ids"].shape), row_ids(Dims{in["ids"].shape[0]}), columns(Dims{in["ids"].shape[1]});
+  Array weights(in["ids"].shape), row_ids(Dims{in["ids"].shape[0]}),
+      columns(Dims{in["ids"].shape[1]});
   weights.data.clear();
   for (std::size_t r = 0; r < batch.size(); ++r) {
     weights.data.insert(weights.data.end(), batch[r].weights.begin(), batch[r].weights.end());

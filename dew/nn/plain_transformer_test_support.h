@@ -1,5 +1,5 @@
-// The transformer as a plain loop in double precision, written from the model's definition and sharing nothing with nn or
-// ops: tests compare programs with it.
+// The transformer as a plain loop in double precision, written from the model's definition and
+// sharing nothing with nn or ops: tests compare programs with it.
 #pragma once
 
 #include <cmath>
@@ -30,7 +30,8 @@ struct Sums {
 
 class Model {
  public:
-  Model(const models::TransformerConfig& config, const Params& params) : c_(models::resolved(config)), params_(params) {}
+  Model(const models::TransformerConfig& config, const Params& params)
+      : c_(models::resolved(config)), params_(params) {}
 
   // Turns dropout on.
   void train(RandomKey key, std::uint32_t step) {
@@ -43,7 +44,8 @@ class Model {
     std::vector<Vec> x;
     for (std::size_t t = 0; t < row.ids.size(); ++t) {
       x.push_back(part("embed_tokens/embedding", row.ids[t], width()));
-      if (c_.positions == "learned") add_to(x[t], part("embed_positions/embedding", row.positions[t], width()));
+      if (c_.positions == "learned")
+        add_to(x[t], part("embed_positions/embedding", row.positions[t], width()));
     }
     drop(x, 1, 0, row);
     for (int l = 0; l < c_.num_layers; ++l) layer(x, l, row);
@@ -58,7 +60,8 @@ class Model {
     for (std::size_t t = 0; t < x.size(); ++t) {
       if (row.weights[t] == 0) continue;
       Vec logits;
-      for (int v = 0; v < c_.vocab_size; ++v) logits.push_back(cap(dot(x[t], part(head, v, width())), c_.logit_softcap));
+      for (int v = 0; v < c_.vocab_size; ++v)
+        logits.push_back(cap(dot(x[t], part(head, v, width())), c_.logit_softcap));
       double sum = 0;
       std::size_t best = 0;
       for (std::size_t v = 0; v < logits.size(); ++v) {
@@ -90,7 +93,9 @@ class Model {
   static void add_to(Vec& a, const Vec& b) {
     for (std::size_t i = 0; i < a.size(); ++i) a[i] += b[i];
   }
-  static double cap(double x, double softcap) { return softcap > 0 ? softcap * std::tanh(x / softcap) : x; }
+  static double cap(double x, double softcap) {
+    return softcap > 0 ? softcap * std::tanh(x / softcap) : x;
+  }
 
   Vec product(const std::string& name, int l, const Vec& x, std::int64_t out, bool bias) const {
     const auto in = static_cast<std::int64_t>(x.size());
@@ -98,7 +103,8 @@ class Model {
     Vec y = bias ? part(name + "/bias", l, out) : Vec(static_cast<std::size_t>(out), 0.0);
     for (std::int64_t i = 0; i < in; ++i) {
       for (std::int64_t o = 0; o < out; ++o) {
-        y[static_cast<std::size_t>(o)] += x[static_cast<std::size_t>(i)] * w[static_cast<std::size_t>(i * out + o)];
+        y[static_cast<std::size_t>(o)] +=
+            x[static_cast<std::size_t>(i)] * w[static_cast<std::size_t>(i * out + o)];
       }
     }
     return y;
@@ -119,16 +125,19 @@ class Model {
     for (const double v : x) mean += v / static_cast<double>(x.size());
     for (const double v : x) variance += (v - mean) * (v - mean) / static_cast<double>(x.size());
     Vec y(x);
-    for (std::size_t i = 0; i < x.size(); ++i) y[i] = (x[i] - mean) / std::sqrt(variance + c_.norm_eps) * scale[i] + bias[i];
+    for (std::size_t i = 0; i < x.size(); ++i)
+      y[i] = (x[i] - mean) / std::sqrt(variance + c_.norm_eps) * scale[i] + bias[i];
     return y;
   }
 
   double frequency(std::int64_t pair) const {
-    const double f = std::pow(c_.rope_theta, -2.0 * static_cast<double>(pair) / static_cast<double>(c_.head_dim));
+    const double f = std::pow(c_.rope_theta,
+                              -2.0 * static_cast<double>(pair) / static_cast<double>(c_.head_dim));
     const models::RopeScaling& s = c_.rope_scaling;
     if (s.type == "none") return f;
     if (s.type == "linear") return f / s.factor;
-    const double turns = static_cast<double>(s.original_max_seq_len) * f / (2 * 3.14159265358979323846);
+    const double turns =
+        static_cast<double>(s.original_max_seq_len) * f / (2 * 3.14159265358979323846);
     if (turns > s.high_freq_factor) return f;
     if (turns < s.low_freq_factor) return f / s.factor;
     const double keep = (turns - s.low_freq_factor) / (s.high_freq_factor - s.low_freq_factor);
@@ -136,7 +145,8 @@ class Model {
   }
 
   // One head of q or k.
-  Vec head(const Vec& all, std::int64_t h, const std::string& head_norm, int l, int position) const {
+  Vec head(const Vec& all, std::int64_t h, const std::string& head_norm, int l,
+           int position) const {
     const std::int64_t d = c_.head_dim;
     Vec x(all.begin() + h * d, all.begin() + (h + 1) * d);
     if (c_.qk_norm) x = rms(x, part(head_norm + "/scale", l, d));
@@ -152,9 +162,11 @@ class Model {
 
   bool sees(const Sequence& row, std::size_t t, std::size_t s, int l) const {
     const auto& pattern = c_.window_pattern;
-    const std::int64_t window = pattern.empty() ? c_.window : pattern[static_cast<std::size_t>(l) % pattern.size()];
+    const std::int64_t window =
+        pattern.empty() ? c_.window : pattern[static_cast<std::size_t>(l) % pattern.size()];
     const int distance = row.positions[t] - row.positions[s];
-    return row.segments[t] == row.segments[s] && distance >= 0 && (window == 0 || distance < window);
+    return row.segments[t] == row.segments[s] && distance >= 0 &&
+           (window == 0 || distance < window);
   }
 
   std::vector<Vec> attention(const std::vector<Vec>& x, int l, const Sequence& row) const {
@@ -176,7 +188,8 @@ class Model {
         for (std::size_t s = 0; s < x.size(); ++s) {
           if (!sees(row, t, s, l)) continue;
           const Vec key = head(k[s], kv, at + "k_norm", l, row.positions[s]);
-          const double p = std::exp(cap(dot(query, key) / std::sqrt(static_cast<double>(d)), c_.attention_softcap));
+          const double p = std::exp(
+              cap(dot(query, key) / std::sqrt(static_cast<double>(d)), c_.attention_softcap));
           total += p;
           for (std::int64_t i = 0; i < d; ++i) {
             sum[static_cast<std::size_t>(i)] += p * v[s][static_cast<std::size_t>(kv * d + i)];
@@ -191,7 +204,10 @@ class Model {
 
   Vec mlp(const Vec& x, int l) const {
     const std::string at = "layers/mlp/";
-    const auto gelu = [](double u) { return u / 2 * (1 + std::tanh(std::sqrt(2 / 3.14159265358979323846) * (u + 0.044715 * u * u * u))); };
+    const auto gelu = [](double u) {
+      return u / 2 *
+             (1 + std::tanh(std::sqrt(2 / 3.14159265358979323846) * (u + 0.044715 * u * u * u)));
+    };
     Vec hidden = product(at + "up_proj", l, x, c_.mlp_features, c_.mlp_bias);
     if (c_.mlp == "gelu") {
       for (double& h : hidden) h = gelu(h);
@@ -220,8 +236,9 @@ class Model {
     const RandomKey k = fold(key_, purpose, static_cast<std::uint32_t>(l), step_, 0);
     for (std::size_t t = 0; t < x.size(); ++t) {
       for (std::size_t j = 0; j < x[t].size(); ++j) {
-        const auto words = philox(k, {static_cast<std::uint32_t>(j / 4), static_cast<std::uint32_t>(t),
-                                      static_cast<std::uint32_t>(row.row_id), 0});
+        const auto words =
+            philox(k, {static_cast<std::uint32_t>(j / 4), static_cast<std::uint32_t>(t),
+                       static_cast<std::uint32_t>(row.row_id), 0});
         x[t][j] = uniform(words[j % 4]) >= rate_ ? x[t][j] / (1 - rate_) : 0;
       }
     }

@@ -6,7 +6,9 @@
 namespace dew::models {
 namespace {
 
-NormKind norm_kind(const TransformerConfig& c) { return c.norm == "rms" ? NormKind::rms : NormKind::layer; }
+NormKind norm_kind(const TransformerConfig& c) {
+  return c.norm == "rms" ? NormKind::rms : NormKind::layer;
+}
 
 AttentionOptions attention_options(const TransformerConfig& c) {
   return {.width = c.emb_features,
@@ -26,7 +28,9 @@ AttentionOptions attention_options(const TransformerConfig& c) {
 }
 
 MlpOptions mlp_options(const TransformerConfig& c) {
-  const MlpKind kind = c.mlp == "swiglu" ? MlpKind::swiglu : c.mlp == "geglu" ? MlpKind::geglu : MlpKind::gelu;
+  const MlpKind kind = c.mlp == "swiglu"  ? MlpKind::swiglu
+                       : c.mlp == "geglu" ? MlpKind::geglu
+                                          : MlpKind::gelu;
   return {.width = c.emb_features, .features = c.mlp_features, .kind = kind, .bias = c.mlp_bias};
 }
 
@@ -34,7 +38,8 @@ ParamList declare(const TransformerConfig& c) {
   ParamList list;
   declare_embedding(list, names::kTokenTable, c.vocab_size, names::kVocab, c.emb_features);
   if (c.positions == "learned") {
-    declare_embedding(list, names::kPositionTable, c.max_seq_len, names::kPositions, c.emb_features);
+    declare_embedding(list, names::kPositionTable, c.max_seq_len, names::kPositions,
+                      c.emb_features);
   }
   list.begin_stack(names::kStack, c.num_layers);
   declare_norm(list, names::kAttentionNorm, c.emb_features, names::kEmbed, norm_kind(c));
@@ -44,8 +49,8 @@ ParamList declare(const TransformerConfig& c) {
   list.end_stack();
   declare_norm(list, names::kFinalNorm, c.emb_features, names::kEmbed, norm_kind(c));
   if (!c.tie_embeddings) {
-    list.add(names::kHead, {c.vocab_size, c.emb_features}, {names::kVocab, names::kEmbed}, dense_init(c.emb_features),
-             ParamKind::embedding);
+    list.add(names::kHead, {c.vocab_size, c.emb_features}, {names::kVocab, names::kEmbed},
+             dense_init(c.emb_features), ParamKind::embedding);
   }
   return list;
 }
@@ -68,33 +73,39 @@ struct LayerContext {
 
 Value layer(const Scope& p, Value x, const LayerContext& context, const TransformerConfig& c) {
   const Value normed = norm(p / names::kAttentionNorm, x, norm_kind(c), c.norm_eps);
-  const Value seen = self_attention(p / names::kAttentionPart, normed, context.attention, attention_options(c));
+  const Value seen =
+      self_attention(p / names::kAttentionPart, normed, context.attention, attention_options(c));
   x = x + context.dropout(seen, RandomPurpose::attention_dropout);
   x.program->set_name(x, names::kSavedResidual);
-  const Value thought = mlp(p / names::kMlpPart, norm(p / names::kMlpNorm, x, norm_kind(c), c.norm_eps), mlp_options(c));
+  const Value thought = mlp(p / names::kMlpPart,
+                            norm(p / names::kMlpNorm, x, norm_kind(c), c.norm_eps), mlp_options(c));
   return x + context.dropout(thought, RandomPurpose::mlp_dropout);
 }
 
 // Per-layer numbers are slices of the scan, what the step gives is constant in it.
-Value run_stack(Value x, const TransformerInputs& in, const TransformerConfig& c, std::span<const ParamSpec> params,
-                double dropout_rate) {
+Value run_stack(Value x, const TransformerInputs& in, const TransformerConfig& c,
+                std::span<const ParamSpec> params, double dropout_rate) {
   Program& program = *x.program;
   const std::int64_t layers = c.num_layers;
-  const std::vector<std::int64_t> windows = c.window_pattern.empty() ? std::vector{c.window} : c.window_pattern;
+  const std::vector<std::int64_t> windows =
+      c.window_pattern.empty() ? std::vector{c.window} : c.window_pattern;
   StackBuilder stack(program, names::kStack, layers);
   const Value inside = stack.carry("x", x);
   ParamValues slices;
   for (const ParamSpec& param : params) {
-    if (param.stack == names::kStack) slices[param.name] = stack.slice(param.name, in.params.find(param.name)->second);
+    if (param.stack == names::kStack)
+      slices[param.name] = stack.slice(param.name, in.params.find(param.name)->second);
   }
   LayerContext context;
   context.attention.window = stack.slice("window", layer_pattern(program, layers, windows));
   if (c.positions == "rope") {
-    context.attention.rope_base = stack.slice("rope_base", constant(program, {DType::f32, {layers}}, c.rope_theta));
+    context.attention.rope_base =
+        stack.slice("rope_base", constant(program, {DType::f32, {layers}}, c.rope_theta));
   }
   context.dropout.rate = dropout_rate;
   Counters& counters = context.dropout.counters;
-  if (dropout_rate > 0) counters.layer = stack.slice("layer", iota(program, {DType::i32, {layers}}, 0));
+  if (dropout_rate > 0)
+    counters.layer = stack.slice("layer", iota(program, {DType::i32, {layers}}, 0));
   context.attention.positions = stack.constant("positions", in.positions);
   context.attention.segments = stack.constant("segments", in.segments);
   if (dropout_rate > 0) {
@@ -110,7 +121,8 @@ Value run_stack(Value x, const TransformerInputs& in, const TransformerConfig& c
 void check_params(const ParamValues& values, std::span<const ParamSpec> params) {
   for (const ParamSpec& param : params) {
     const auto it = values.find(param.name);
-    DEW_CHECK(it != values.end() && it->second.shape() == param.type.shape, "parameter " + param.name);
+    DEW_CHECK(it != values.end() && it->second.shape() == param.type.shape,
+              "parameter " + param.name);
   }
 }
 

@@ -1,5 +1,5 @@
-// The decoder-only transformer: embed -> [x += attention(norm(x)); x += mlp(norm(x))] x layers -> norm -> head. Families of
-// published models are configurations of this one.
+// The decoder-only transformer: embed -> [x += attention(norm(x)); x += mlp(norm(x))] x layers ->
+// norm -> head. Families of published models are configurations of this one.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,8 @@ struct RopeScaling {
   bool operator==(const RopeScaling&) const = default;
 };
 
-// Names are the keys of the section [model] of a config. Numbers of 0 in the first group mean the default named there.
+// Names are the keys of the section [model] of a config. Numbers of 0 in the first group mean the
+// default named there.
 struct TransformerConfig {
   std::int64_t vocab_size = 0, emb_features = 0, num_layers = 0, num_heads = 0;
   std::int64_t num_kv_heads = 0;  // num_heads
@@ -31,13 +32,14 @@ struct TransformerConfig {
   std::string norm = "rms";        // rms, layer
   std::string remat = "none";      // what the backward pass makes again: none, save_list, full
   double norm_eps = 1e-5, rope_theta = 10000;
-  bool qk_norm = true;             // RMS norm of each head's q and k, before rope
-  bool tie_embeddings = true;      // the head is the embedding table
+  bool qk_norm = true;         // RMS norm of each head's q and k, before rope
+  bool tie_embeddings = true;  // the head is the embedding table
   bool attention_bias = false, mlp_bias = false;
-  double dropout = 0;              // of the embedding's, attention's and mlp's outputs
+  double dropout = 0;  // of the embedding's, attention's and mlp's outputs
   double logit_softcap = 0, attention_softcap = 0;  // cap * tanh(x / cap); 0 = none
-  std::int64_t window = 0;         // tokens that a query sees, itself included; 0 = all before it
-  std::vector<std::int64_t> window_pattern = {};  // windows layer by layer, repeated; empty: `window` everywhere
+  std::int64_t window = 0;  // tokens that a query sees, itself included; 0 = all before it
+  // Windows layer by layer, repeated over the layers; empty: `window` everywhere.
+  std::vector<std::int64_t> window_pattern = {};
   RopeScaling rope_scaling = {};
 
   bool operator==(const TransformerConfig&) const = default;
@@ -49,11 +51,11 @@ void validate(const TransformerConfig& config);
 
 // What the forward pass reads beside the parameters. b rows, t columns.
 struct TransformerInputs {
-  ParamValues params;              // all of params(): vectors f32, the others f32 or the compute type
+  ParamValues params;  // all of params(): vectors f32, the others f32 or the compute type
   Value ids, positions, segments;  // i32[b, t]
   // Counters of random numbers, read only if `training` and dropout > 0.
   Counters counters;
-  DType compute = DType::f32;      // of products and the residual stream: f32 or bf16
+  DType compute = DType::f32;  // of products and the residual stream: f32 or bf16
   bool training = false;
 };
 
@@ -77,6 +79,8 @@ class CausalTransformer {
   ParamList params_;
 };
 
-inline CausalTransformer causal_transformer(const TransformerConfig& config) { return CausalTransformer(config); }
+inline CausalTransformer causal_transformer(const TransformerConfig& config) {
+  return CausalTransformer(config);
+}
 
 }  // namespace dew::models

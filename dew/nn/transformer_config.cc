@@ -18,7 +18,8 @@ void check_size(const char* key, std::int64_t value, std::int64_t least) {
   refuse(format("{} = {}, but it must be from {} to {}", key, value, least, kLargest));
 }
 
-void check_choice(const std::string& key, const std::string& value, std::initializer_list<const char*> choices) {
+void check_choice(const std::string& key, const std::string& value,
+                  std::initializer_list<const char*> choices) {
   const auto same = [&](const char* choice) { return value == choice; };
   if (std::any_of(choices.begin(), choices.end(), same)) return;
   refuse(format("{} = \"{}\", but it must be one of {}", key, value, fmt::join(choices, ", ")));
@@ -68,16 +69,19 @@ void check_sizes(const TransformerConfig& c) {
 
 void check_heads(const TransformerConfig& c) {
   if (c.head_dim == 0 && c.emb_features % c.num_heads != 0) {
-    refuse(format("num_heads = {} does not divide emb_features = {}: give head_dim, or a number of heads among {}",
-                  c.num_heads, c.emb_features, divisors(c.emb_features)));
+    refuse(
+        format("num_heads = {} does not divide emb_features = {}: give head_dim, or a number of "
+               "heads among {}",
+               c.num_heads, c.emb_features, divisors(c.emb_features)));
   }
   if (c.num_kv_heads > 0 && c.num_heads % c.num_kv_heads != 0) {
-    refuse(format("num_kv_heads = {} does not divide num_heads = {}: it must be one of {}", c.num_kv_heads, c.num_heads,
-                  divisors(c.num_heads)));
+    refuse(format("num_kv_heads = {} does not divide num_heads = {}: it must be one of {}",
+                  c.num_kv_heads, c.num_heads, divisors(c.num_heads)));
   }
   const std::int64_t head_dim = c.head_dim > 0 ? c.head_dim : c.emb_features / c.num_heads;
   if (c.positions == "rope" && head_dim % 2 != 0) {
-    refuse(format("head_dim = {} is odd: rope turns pairs of features, so it must be even", head_dim));
+    refuse(
+        format("head_dim = {} is odd: rope turns pairs of features, so it must be even", head_dim));
   }
 }
 
@@ -88,14 +92,15 @@ void check_positions(const TransformerConfig& c) {
   const RopeScaling& s = c.rope_scaling;
   if (s.type == "none") return;
   if (c.positions != "rope") {
-    refuse(format("rope_scaling.type = \"{}\" with positions = \"{}\": there is no rope to scale", s.type, c.positions));
+    refuse(format("rope_scaling.type = \"{}\" with positions = \"{}\": there is no rope to scale",
+                  s.type, c.positions));
   }
   check_number("rope_scaling.factor", s.factor, false);
   if (s.type != "llama3") return;
   check_number("rope_scaling.low_freq_factor", s.low_freq_factor, false);
   if (!(s.high_freq_factor > s.low_freq_factor) || !std::isfinite(s.high_freq_factor)) {
-    refuse(format("rope_scaling.high_freq_factor = {} must be above low_freq_factor = {}", s.high_freq_factor,
-                  s.low_freq_factor));
+    refuse(format("rope_scaling.high_freq_factor = {} must be above low_freq_factor = {}",
+                  s.high_freq_factor, s.low_freq_factor));
   }
   check_size("rope_scaling.original_max_seq_len", s.original_max_seq_len, 1);
 }
@@ -104,21 +109,27 @@ void check_windows(const TransformerConfig& c) {
   check_size("window", c.window, 0);
   for (const std::int64_t window : c.window_pattern) check_size("window_pattern", window, 0);
   if (c.window > 0 && !c.window_pattern.empty()) {
-    refuse(format("window = {} and window_pattern = [{}] are both given: keep one", c.window, join(c.window_pattern)));
+    refuse(format("window = {} and window_pattern = [{}] are both given: keep one", c.window,
+                  join(c.window_pattern)));
   }
   if (static_cast<std::int64_t>(c.window_pattern.size()) > c.num_layers) {
-    refuse(format("window_pattern has {} windows, but num_layers = {}: it must not be longer", c.window_pattern.size(),
-                  c.num_layers));
+    refuse(format("window_pattern has {} windows, but num_layers = {}: it must not be longer",
+                  c.window_pattern.size(), c.num_layers));
   }
 }
 
 // Products of sizes stay far inside 64 bits afterwards.
 void check_total(const TransformerConfig& c) {
-  const auto width = static_cast<double>(c.emb_features), layers = static_cast<double>(c.num_layers);
+  const auto width = static_cast<double>(c.emb_features),
+             layers = static_cast<double>(c.num_layers);
   const double heads = static_cast<double>(c.num_heads) * static_cast<double>(c.head_dim);
-  const double table = (static_cast<double>(c.vocab_size) + static_cast<double>(c.max_seq_len)) * width;
-  const double total = 2 * table + layers * width * (4 * heads + 3 * static_cast<double>(c.mlp_features));
-  if (total > 1e15) refuse(format("num_layers = {} and the other sizes make {:.2g} parameters: at most 1e15", c.num_layers, total));
+  const double table =
+      (static_cast<double>(c.vocab_size) + static_cast<double>(c.max_seq_len)) * width;
+  const double total =
+      2 * table + layers * width * (4 * heads + 3 * static_cast<double>(c.mlp_features));
+  if (total > 1e15)
+    refuse(format("num_layers = {} and the other sizes make {:.2g} parameters: at most 1e15",
+                  c.num_layers, total));
 }
 
 }  // namespace

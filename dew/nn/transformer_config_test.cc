@@ -10,7 +10,9 @@
 namespace dew::models {
 namespace {
 
-TransformerConfig small() { return {.vocab_size = 256, .emb_features = 64, .num_layers = 2, .num_heads = 4}; }
+TransformerConfig small() {
+  return {.vocab_size = 256, .emb_features = 64, .num_layers = 2, .num_heads = 4};
+}
 
 std::string refusal(const std::function<void(TransformerConfig&)>& change) {
   TransformerConfig config = small();
@@ -36,7 +38,8 @@ TEST(TransformerConfig, DefaultsAreFilledIn) {
 TEST(TransformerConfig, RefusalsNameValuesAndWhatWouldWork) {
   using testing::HasSubstr;
   const auto nan = std::numeric_limits<double>::quiet_NaN();
-  EXPECT_THAT(refusal([](auto& c) { c.vocab_size = 0; }), HasSubstr("model.vocab_size = 0, but it must be from 1"));
+  EXPECT_THAT(refusal([](auto& c) { c.vocab_size = 0; }),
+              HasSubstr("model.vocab_size = 0, but it must be from 1"));
   EXPECT_THAT(refusal([](auto& c) { c.num_layers = -1; }), HasSubstr("model.num_layers = -1"));
   EXPECT_THAT(refusal([](auto& c) { c.num_heads = 5; }), HasSubstr("1, 2, 4, 8, 16, 32, 64"));
   EXPECT_THAT(refusal([](auto& c) { c.num_kv_heads = 3; }), HasSubstr("it must be one of 1, 2, 4"));
@@ -46,19 +49,31 @@ TEST(TransformerConfig, RefusalsNameValuesAndWhatWouldWork) {
   EXPECT_THAT(refusal([](auto& c) { c.positions = "alibi"; }), HasSubstr("one of rope, learned"));
   EXPECT_THAT(refusal([](auto& c) { c.remat = "all"; }), HasSubstr("one of none, save_list, full"));
   EXPECT_THAT(refusal([](auto& c) { c.positions = "learned"; }), HasSubstr("needs max_seq_len"));
-  EXPECT_THAT(refusal([](auto& c) { c.dropout = 1; }), HasSubstr("model.dropout = 1, but it must be 0 or more and below 1"));
+  EXPECT_THAT(refusal([](auto& c) { c.dropout = 1; }),
+              HasSubstr("model.dropout = 1, but it must be 0 or more and below 1"));
   EXPECT_THAT(refusal([&](auto& c) { c.dropout = nan; }), HasSubstr("model.dropout = nan"));
   EXPECT_THAT(refusal([](auto& c) { c.norm_eps = 0; }), HasSubstr("above 0 and finite"));
-  EXPECT_THAT(refusal([](auto& c) { c.logit_softcap = -1; }), HasSubstr("model.logit_softcap = -1"));
+  EXPECT_THAT(refusal([](auto& c) { c.logit_softcap = -1; }),
+              HasSubstr("model.logit_softcap = -1"));
   EXPECT_THAT(refusal([](auto& c) { c.window = -1; }), HasSubstr("model.window = -1"));
-  EXPECT_THAT(refusal([](auto& c) { c.window_pattern = {4, 0, 4}; }), HasSubstr("has 3 windows, but num_layers = 2"));
-  EXPECT_THAT(refusal([](auto& c) { c.window = 4, c.window_pattern = {8}; }), HasSubstr("both given"));
-  EXPECT_THAT(refusal([](auto& c) { c.rope_scaling.type = "yarn"; }), HasSubstr("one of none, linear, llama3"));
-  EXPECT_THAT(refusal([](auto& c) { c.rope_scaling = {.type = "linear", .factor = 0}; }), HasSubstr("factor = 0"));
+  EXPECT_THAT(refusal([](auto& c) {
+                c.window_pattern = {4, 0, 4};
+              }),
+              HasSubstr("has 3 windows, but num_layers = 2"));
+  EXPECT_THAT(refusal([](auto& c) { c.window = 4, c.window_pattern = {8}; }),
+              HasSubstr("both given"));
+  EXPECT_THAT(refusal([](auto& c) { c.rope_scaling.type = "yarn"; }),
+              HasSubstr("one of none, linear, llama3"));
+  EXPECT_THAT(refusal([](auto& c) { c.rope_scaling = {.type = "linear", .factor = 0}; }),
+              HasSubstr("factor = 0"));
   EXPECT_THAT(refusal([](auto& c) { c.rope_scaling = {.type = "llama3", .factor = 8}; }),
               HasSubstr("original_max_seq_len = 0"));
-  EXPECT_THAT(refusal([](auto& c) { c.vocab_size = 2000000000, c.emb_features = 2000000000; }), HasSubstr("at most 1e15"));
-  EXPECT_EQ(refusal([](auto& c) { c.num_kv_heads = 2, c.head_dim = 30, c.window_pattern = {4, 0}; }), "accepted");
+  EXPECT_THAT(refusal([](auto& c) { c.vocab_size = 2000000000, c.emb_features = 2000000000; }),
+              HasSubstr("at most 1e15"));
+  EXPECT_EQ(refusal([](auto& c) {
+              c.num_kv_heads = 2, c.head_dim = 30, c.window_pattern = {4, 0};
+            }),
+            "accepted");
 }
 
 }  // namespace

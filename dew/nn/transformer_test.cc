@@ -9,29 +9,46 @@
 namespace dew::models {
 namespace {
 
-std::int64_t count(const TransformerConfig& config) { return parameter_count(CausalTransformer(config).params()); }
+std::int64_t count(const TransformerConfig& config) {
+  return parameter_count(CausalTransformer(config).params());
+}
 
 TransformerConfig gpt2() {
-  return {.vocab_size = 50304, .emb_features = 768, .num_layers = 12, .num_heads = 12, .max_seq_len = 1024,
-          .mlp = "gelu", .positions = "learned", .norm = "layer", .qk_norm = false, .attention_bias = true,
+  return {.vocab_size = 50304,
+          .emb_features = 768,
+          .num_layers = 12,
+          .num_heads = 12,
+          .max_seq_len = 1024,
+          .mlp = "gelu",
+          .positions = "learned",
+          .norm = "layer",
+          .qk_norm = false,
+          .attention_bias = true,
           .mlp_bias = true};
 }
 
 TEST(CausalTransformer, ParameterCounts) {
-  EXPECT_EQ(count({.vocab_size = 256, .emb_features = 64, .num_layers = 2, .num_heads = 4}), 147840);
-  EXPECT_EQ(count({.vocab_size = 50304, .emb_features = 768, .num_layers = 3, .num_heads = 12}), 66950784);
+  EXPECT_EQ(count({.vocab_size = 256, .emb_features = 64, .num_layers = 2, .num_heads = 4}),
+            147840);
+  EXPECT_EQ(count({.vocab_size = 50304, .emb_features = 768, .num_layers = 3, .num_heads = 12}),
+            66950784);
   EXPECT_EQ(count(gpt2()), 124475904);
 }
 
 TEST(CausalTransformer, ParametersByNameShapeAndAxes) {
-  const CausalTransformer model({.vocab_size = 256, .emb_features = 64, .num_layers = 2, .num_heads = 4,
-                                 .num_kv_heads = 2, .tie_embeddings = false});
+  const CausalTransformer model({.vocab_size = 256,
+                                 .emb_features = 64,
+                                 .num_layers = 2,
+                                 .num_heads = 4,
+                                 .num_kv_heads = 2,
+                                 .tie_embeddings = false});
   std::map<std::string, std::pair<Dims, AxisNames>> found;
   for (const ParamSpec& p : model.params()) found[p.name] = {p.type.shape, p.axes};
   const std::map<std::string, std::pair<Dims, AxisNames>> want = {
       {"embed_tokens/embedding", {{256, 64}, {"vocab", "embed"}}},
       {"layers/attention_norm/scale", {{2, 64}, {"layers", "embed"}}},
-      {"layers/attention/q_proj/kernel", {{2, 64, 4, 16}, {"layers", "embed", "heads", "head_dim"}}},
+      {"layers/attention/q_proj/kernel",
+       {{2, 64, 4, 16}, {"layers", "embed", "heads", "head_dim"}}},
       {"layers/attention/k_proj/kernel", {{2, 64, 2, 16}, {"layers", "embed", "kv", "head_dim"}}},
       {"layers/attention/v_proj/kernel", {{2, 64, 2, 16}, {"layers", "embed", "kv", "head_dim"}}},
       {"layers/attention/o_proj/kernel", {{2, 64, 64}, {"layers", "attention", "embed"}}},
@@ -47,13 +64,14 @@ TEST(CausalTransformer, ParametersByNameShapeAndAxes) {
 }
 
 // The forward pass alone, with inputs by the names of the batch and outputs "states", "table".
-Program forward_program(const CausalTransformer& model, std::int64_t rows, std::int64_t columns, DType compute,
-                        bool training) {
+Program forward_program(const CausalTransformer& model, std::int64_t rows, std::int64_t columns,
+                        DType compute, bool training) {
   Program p("forward");
   TransformerInputs in;
   for (const ParamSpec& spec : model.params()) {
     const bool copy = spec.kind != ParamKind::vector;
-    in.params[spec.name] = p.input("params/" + spec.name, {copy ? compute : DType::f32, spec.type.shape}, true);
+    in.params[spec.name] =
+        p.input("params/" + spec.name, {copy ? compute : DType::f32, spec.type.shape}, true);
   }
   const Type tokens = {DType::i32, {rows, columns}};
   in.ids = p.input("ids", tokens);
@@ -73,7 +91,12 @@ Program forward_program(const CausalTransformer& model, std::int64_t rows, std::
 }
 
 TransformerConfig tiny() {
-  return {.vocab_size = 11, .emb_features = 12, .num_layers = 3, .num_heads = 4, .head_dim = 6, .mlp_features = 10};
+  return {.vocab_size = 11,
+          .emb_features = 12,
+          .num_layers = 3,
+          .num_heads = 4,
+          .head_dim = 6,
+          .mlp_features = 10};
 }
 
 // The states of a packed batch of two rows, program against loop.
@@ -92,7 +115,8 @@ void compare(const TransformerConfig& config, bool training = false) {
   if (training) loop.train({3, 4}, 9);
   plain::Vec want;
   for (const plain::Sequence& row : batch) {
-    for (const plain::Vec& state : loop.states(row)) want.insert(want.end(), state.begin(), state.end());
+    for (const plain::Vec& state : loop.states(row))
+      want.insert(want.end(), state.begin(), state.end());
   }
   EXPECT_LT(plain::worst_difference(out.at("states").data, want), 1e-11);
   const char* table = config.tie_embeddings ? "embed_tokens/embedding" : "lm_head/kernel";
@@ -106,24 +130,56 @@ TransformerConfig with(const std::function<void(TransformerConfig&)>& change) {
 }
 
 TEST(CausalTransformer, ForwardEqualsThePlainLoop) { compare(tiny()); }
-TEST(CausalTransformer, GroupedHeads) { compare(with([](auto& c) { c.num_kv_heads = 2; })); }
-TEST(CausalTransformer, OneKvHead) { compare(with([](auto& c) { c.num_kv_heads = 1; })); }
-TEST(CausalTransformer, WithoutQkNorm) { compare(with([](auto& c) { c.qk_norm = false; })); }
-TEST(CausalTransformer, LayerNorm) { compare(with([](auto& c) { c.norm = "layer"; })); }
-TEST(CausalTransformer, Geglu) { compare(with([](auto& c) { c.mlp = "geglu"; })); }
-TEST(CausalTransformer, Gelu) { compare(with([](auto& c) { c.mlp = "gelu"; })); }
-TEST(CausalTransformer, Biases) { compare(with([](auto& c) { c.attention_bias = c.mlp_bias = true; })); }
-TEST(CausalTransformer, UntiedHead) { compare(with([](auto& c) { c.tie_embeddings = false; })); }
-TEST(CausalTransformer, AttentionSoftcap) { compare(with([](auto& c) { c.attention_softcap = 0.7; })); }
-TEST(CausalTransformer, Window) { compare(with([](auto& c) { c.window = 2; })); }
-TEST(CausalTransformer, WindowPattern) { compare(with([](auto& c) { c.window_pattern = {2, 0}; })); }
-TEST(CausalTransformer, WindowOfEachLayer) { compare(with([](auto& c) { c.window_pattern = {3, 0, 1}; })); }
-TEST(CausalTransformer, LargeEpsilonAndTheta) { compare(with([](auto& c) { c.norm_eps = 0.3, c.rope_theta = 7; })); }
-TEST(CausalTransformer, LinearRopeScaling) { compare(with([](auto& c) { c.rope_scaling = {.type = "linear", .factor = 3}; })); }
+TEST(CausalTransformer, GroupedHeads) {
+  compare(with([](auto& c) { c.num_kv_heads = 2; }));
+}
+TEST(CausalTransformer, OneKvHead) {
+  compare(with([](auto& c) { c.num_kv_heads = 1; }));
+}
+TEST(CausalTransformer, WithoutQkNorm) {
+  compare(with([](auto& c) { c.qk_norm = false; }));
+}
+TEST(CausalTransformer, LayerNorm) {
+  compare(with([](auto& c) { c.norm = "layer"; }));
+}
+TEST(CausalTransformer, Geglu) {
+  compare(with([](auto& c) { c.mlp = "geglu"; }));
+}
+TEST(CausalTransformer, Gelu) {
+  compare(with([](auto& c) { c.mlp = "gelu"; }));
+}
+TEST(CausalTransformer, Biases) {
+  compare(with([](auto& c) { c.attention_bias = c.mlp_bias = true; }));
+}
+TEST(CausalTransformer, UntiedHead) {
+  compare(with([](auto& c) { c.tie_embeddings = false; }));
+}
+TEST(CausalTransformer, AttentionSoftcap) {
+  compare(with([](auto& c) { c.attention_softcap = 0.7; }));
+}
+TEST(CausalTransformer, Window) {
+  compare(with([](auto& c) { c.window = 2; }));
+}
+TEST(CausalTransformer, WindowPattern) {
+  compare(with([](auto& c) { c.window_pattern = {2, 0}; }));
+}
+TEST(CausalTransformer, WindowOfEachLayer) {
+  compare(with([](auto& c) { c.window_pattern = {3, 0, 1}; }));
+}
+TEST(CausalTransformer, LargeEpsilonAndTheta) {
+  compare(with([](auto& c) { c.norm_eps = 0.3, c.rope_theta = 7; }));
+}
+TEST(CausalTransformer, LinearRopeScaling) {
+  compare(with([](auto& c) { c.rope_scaling = {.type = "linear", .factor = 3}; }));
+}
 TEST(CausalTransformer, Llama3RopeScaling) {
   compare(with([](auto& c) {
     c.rope_theta = 50;
-    c.rope_scaling = {.type = "llama3", .factor = 8, .low_freq_factor = 1, .high_freq_factor = 4, .original_max_seq_len = 16};
+    c.rope_scaling = {.type = "llama3",
+                      .factor = 8,
+                      .low_freq_factor = 1,
+                      .high_freq_factor = 4,
+                      .original_max_seq_len = 16};
   }));
 }
 TEST(CausalTransformer, LearnedPositions) {
@@ -133,6 +189,31 @@ TEST(CausalTransformer, DropoutInTrainingOnly) {
   const TransformerConfig config = with([](auto& c) { c.dropout = 0.4; });
   compare(config, true);
   compare(config, false);
+}
+
+// Else the comparisons above would compare the same model again and again.
+TEST(CausalTransformer, NumbersOfTheConfigAreFelt) {
+  const std::vector<std::function<void(TransformerConfig&)>> changes = {
+      [](auto& c) { c.attention_softcap = 0.7; },
+      [](auto& c) { c.window = 2; },
+      [](auto& c) {
+        c.window_pattern = {2, 0};
+      },
+      [](auto& c) { c.norm_eps = 0.3; },
+      [](auto& c) { c.rope_theta = 7; },
+      [](auto& c) { c.rope_scaling = {.type = "linear", .factor = 3}; },
+      [](auto& c) { c.norm = "layer"; },
+      [](auto& c) { c.mlp = "geglu"; },
+      [](auto& c) { c.qk_norm = false; }};
+  TransformerConfig base = tiny();
+  base.norm = "layer";  // has the parameters of both norms
+  const plain::Params params = plain::random_params(CausalTransformer(base).params(), 5);
+  const plain::Sequence row = plain::random_batch(1, 7, 11, true)[0];
+  const plain::Vec before = plain::Model(tiny(), params).states(row).back();
+  for (std::size_t i = 0; i < changes.size(); ++i) {
+    const plain::Vec after = plain::Model(with(changes[i]), params).states(row).back();
+    EXPECT_GT(plain::worst_difference(before, after), 1e-3) << i;
+  }
 }
 
 TEST(CausalTransformer, ColumnsMayStandInAnyOrder) {
@@ -173,17 +254,23 @@ TEST(CausalTransformer, Pins) {
   const CausalTransformer model(tiny());
   const AxisNames states = {"activation_batch", "activation_length", ""};
   const AxisNames wide = {"activation_batch", "activation_length", "activation_mlp"};
-  const auto heads = [](const char* axis) { return AxisNames{"activation_batch", "activation_length", axis, ""}; };
-  const std::vector<AxisNames> want = {states,                                      // embedding
-                                       heads("activation_heads"),                   // q
-                                       heads("activation_kv"), heads("activation_kv"),
-                                       states,                                      // o
-                                       wide,   wide,   states,                      // gate, up, down
-                                       states};                                     // final norm
+  const auto heads = [](const char* axis) {
+    return AxisNames{"activation_batch", "activation_length", axis, ""};
+  };
+  const std::vector<AxisNames> want = {states,                     // embedding
+                                       heads("activation_heads"),  // q
+                                       heads("activation_kv"),
+                                       heads("activation_kv"),
+                                       states,  // o
+                                       wide,
+                                       wide,
+                                       states,   // gate, up, down
+                                       states};  // final norm
   EXPECT_EQ(pins(forward_program(model, 2, 4, DType::f32, true)), want);
 }
 
-// The products of a bf16 run and its residual stream are bf16; f32 are only what norms and attention keep for themselves.
+// The products of a bf16 run and its residual stream are bf16; f32 are only what norms and
+// attention keep for themselves.
 TEST(CausalTransformer, Bf16Types) {
   const CausalTransformer model(with([](auto& c) { c.attention_bias = c.mlp_bias = true; }));
   const Program p = forward_program(model, 2, 4, DType::bf16, true);

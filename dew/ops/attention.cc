@@ -159,7 +159,7 @@ std::vector<Value> vjp(const VjpArgs& args) {
   if (args.cotangents[1].valid()) {
     fail(ErrorCode::usage, "attention: lse has no gradient", "wrap it in stop_gradient");
   }
-  const Value d_o = args.cotangents[0];
+  const Value d_o = plain_cotangent(args, 0);
   const Value product = convert(d_o, DType::f32) * convert(args.results[0], DType::f32);
   const AttentionGrad grads = attention_grad(inputs_of(args.operands), args.results[1], reduce_sum(product, {3}), d_o,
                                              std::get<AttentionAttrs>(args.attrs));

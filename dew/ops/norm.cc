@@ -149,7 +149,7 @@ std::vector<Array> reference_layer_grad(const Attrs&, std::span<const Array> in,
 
 std::vector<Value> vjp_rms(const VjpArgs& args) {
   DEW_CHECK(!args.cotangents[1].valid(), "rms_norm: the statistic r has no gradient");
-  const Value x = args.operands[0], scale = args.operands[1], g = args.cotangents[0];
+  const Value x = args.operands[0], scale = args.operands[1], g = plain_cotangent(args, 0);
   const auto grads = x.program->add(rms_norm_grad_op, std::array{x, scale, args.results[1], g}, NoAttrs{});
   return {fit(x, grads[0]), grads[1]};
 }
@@ -157,7 +157,8 @@ std::vector<Value> vjp_rms(const VjpArgs& args) {
 std::vector<Value> vjp_layer(const VjpArgs& args) {
   DEW_CHECK(!args.cotangents[1].valid() && !args.cotangents[2].valid(), "layer_norm: its statistics have no gradient");
   const Value x = args.operands[0], scale = args.operands[1], mean = args.results[1], r = args.results[2];
-  const auto grads = x.program->add(layer_norm_grad_op, std::array{x, scale, mean, r, args.cotangents[0]}, NoAttrs{});
+  const Value g = plain_cotangent(args, 0);
+  const auto grads = x.program->add(layer_norm_grad_op, std::array{x, scale, mean, r, g}, NoAttrs{});
   return {fit(x, grads[0]), grads[1], grads[2]};
 }
 

@@ -92,6 +92,11 @@ Value fit(Value operand, Value cotangent) {
   return cotangent.dtype() == wanted ? cotangent : convert(cotangent, wanted);
 }
 
+Value plain_cotangent(const VjpArgs& args, std::size_t i) {
+  const Value g = args.cotangents[i];
+  return g.dtype() == args.results[i].dtype() ? g : convert(g, args.results[i].dtype());
+}
+
 Value scalar(Program& program, DType dtype, double value) { return constant(program, {dtype, {}}, value); }
 
 Dims counting(std::int64_t count) {

@@ -55,6 +55,9 @@ double at(const Array& array, const Dims& index);
 Value fit(Value operand, Value cotangent);
 DType cotangent_dtype(Value operand);
 
+// Cotangent i in the dtype of the result: it is another one where the result is computed from weights alone.
+Value plain_cotangent(const VjpArgs& args, std::size_t i);
+
 // A rank-0 constant.
 Value scalar(Program& program, DType dtype, double value);
 

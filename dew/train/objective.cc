@@ -10,32 +10,37 @@ namespace dew {
 LMObjective::LMObjective(models::CausalTransformer model, const LMObjectiveOptions& options)
     : model_(std::move(model)), options_(options) {
   const std::int64_t most = model_.config().max_seq_len;
-  if (options.seq_len < 1) fail(ErrorCode::usage, format("seq_len = {}, but it must be 1 or more", options.seq_len));
+  if (options.seq_len < 1)
+    fail(ErrorCode::usage, format("seq_len = {}, but it must be 1 or more", options.seq_len));
   if (most > 0 && options.seq_len > most) {
-    fail(ErrorCode::usage, format("seq_len = {} is above model.max_seq_len = {}", options.seq_len, most));
+    fail(ErrorCode::usage,
+         format("seq_len = {} is above model.max_seq_len = {}", options.seq_len, most));
   }
   if (!(options.z_loss >= 0) || !std::isfinite(options.z_loss)) {
-    fail(ErrorCode::usage, format("objective.z_loss = {}, but it must be 0 or more and finite", options.z_loss));
+    fail(ErrorCode::usage,
+         format("objective.z_loss = {}, but it must be 0 or more and finite", options.z_loss));
   }
 }
 
-LMLoss LMObjective::train_loss(const ParamValues& params, const BatchValues& batch, Value inv_weight,
-                               DType compute) const {
+LMLoss LMObjective::train_loss(const ParamValues& params, const BatchValues& batch,
+                               Value inv_weight, DType compute) const {
   return loss(params, batch, mul(batch.weights, inv_weight), compute, true);
 }
 
-LMLoss LMObjective::eval_loss(const ParamValues& params, const BatchValues& batch, DType compute) const {
+LMLoss LMObjective::eval_loss(const ParamValues& params, const BatchValues& batch,
+                              DType compute) const {
   return loss(params, batch, batch.weights, compute, false);
 }
 
-LMLoss LMObjective::loss(const ParamValues& params, const BatchValues& b, Value weights, DType compute,
-                         bool training) const {
+LMLoss LMObjective::loss(const ParamValues& params, const BatchValues& b, Value weights,
+                         DType compute, bool training) const {
   const models::TransformerOutputs out = model_.forward(
       {.params = params,
        .ids = b.ids,
        .positions = b.positions,
        .segments = b.segments,
-       .counters = {.key = b.key, .layer = {}, .step = b.step, .row_ids = b.row_ids, .columns = b.columns},
+       .counters =
+           {.key = b.key, .layer = {}, .step = b.step, .row_ids = b.row_ids, .columns = b.columns},
        .compute = compute,
        .training = training});
   const HeadLoss head = head_loss(

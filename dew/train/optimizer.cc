@@ -14,11 +14,12 @@ namespace {
 
 const Type kScalar = {DType::f32, {}};
 
-void check_choice(const char* key, const std::string& value, std::initializer_list<const char*> choices) {
+void check_choice(const char* key, const std::string& value,
+                  std::initializer_list<const char*> choices) {
   const auto same = [&](const char* choice) { return value == choice; };
   if (std::any_of(choices.begin(), choices.end(), same)) return;
-  fail(ErrorCode::usage,
-       format("optimizer.{} = \"{}\", but it must be one of {}", key, value, fmt::join(choices, ", ")));
+  fail(ErrorCode::usage, format("optimizer.{} = \"{}\", but it must be one of {}", key, value,
+                                fmt::join(choices, ", ")));
 }
 
 void check_range(const char* key, double value, bool in_range, const char* range) {
@@ -26,7 +27,9 @@ void check_range(const char* key, double value, bool in_range, const char* range
   fail(ErrorCode::usage, format("optimizer.{} = {}, but it must be {}", key, value, range));
 }
 
-void check_not_negative(const char* key, double value) { check_range(key, value, value >= 0, "0 or more and finite"); }
+void check_not_negative(const char* key, double value) {
+  check_range(key, value, value >= 0, "0 or more and finite");
+}
 
 void check_fraction(const char* key, double value) {
   check_range(key, value, value >= 0 && value < 1, "0 or more and below 1");
@@ -54,7 +57,8 @@ Value clip_scale(Value limit, Value norm) {
   return select(less(zero, limit), min(one, limit / norm), one);
 }
 
-UpdateScalars make_scalars(Program& program, const Optimizer& o, std::span<const ParamSpec> params) {
+UpdateScalars make_scalars(Program& program, const Optimizer& o,
+                           std::span<const ParamSpec> params) {
   const Value loss = program.input(registers::kLoss, kScalar);
   const Value inv_weight = program.input(registers::kInvWeight, kScalar);
   UpdateScalars s;
@@ -78,9 +82,12 @@ struct ParamUpdate {
   std::vector<Value> state;  // in the order of state_slots, without the average
 };
 
-ParamUpdate update_one(const Optimizer& o, bool decay, Value p, Value g, std::span<const Value> state,
-                       const UpdateScalars& s) {
-  const UpdateAttrs attrs = {.b1 = o.b1, .b2 = o.b2, .epsilon = o.eps, .weight_decay = decay ? o.weight_decay : 0.0,
+ParamUpdate update_one(const Optimizer& o, bool decay, Value p, Value g,
+                       std::span<const Value> state, const UpdateScalars& s) {
+  const UpdateAttrs attrs = {.b1 = o.b1,
+                             .b2 = o.b2,
+                             .epsilon = o.eps,
+                             .weight_decay = decay ? o.weight_decay : 0.0,
                              .momentum = o.momentum};
   if (o.name == "adamw") {
     const AdamW made = adamw(p, state[0], state[1], g, s.lr, s.c1, s.c2, s.scale, s.commit, attrs);
@@ -101,7 +108,8 @@ void declare_inputs(Program& program, const Optimizer& o, std::span<const ParamS
   }
 }
 
-void write_update(Program& program, const Optimizer& o, const ParamSpec& param, const UpdateScalars& scalars) {
+void write_update(Program& program, const Optimizer& o, const ParamSpec& param,
+                  const UpdateScalars& scalars) {
   const Value p = program.find_input(registers::parameter(param.name));
   const auto output = [&](const std::string& name, Value value) {
     program.set_like(value, p.id);
@@ -114,7 +122,8 @@ void write_update(Program& program, const Optimizer& o, const ParamSpec& param, 
   ParamUpdate made = update_one(o, decays(o, param), p, g, state, scalars);
   if (o.ema_decay > 0) made.state.push_back(ema(state.back(), made.p, scalars.commit, o.ema_decay));
   output(registers::parameter(param.name), made.p);
-  for (std::size_t i = 0; i < slots.size(); ++i) output(slots[i].prefix + param.name, made.state[i]);
+  for (std::size_t i = 0; i < slots.size(); ++i)
+    output(slots[i].prefix + param.name, made.state[i]);
 }
 
 }  // namespace
@@ -123,7 +132,9 @@ Optimizer adamw(double lr) { return {.name = "adamw", .lr = lr}; }
 
 Optimizer lion(double lr) { return {.name = "lion", .lr = lr}; }
 
-Optimizer sgd(double lr, double momentum) { return {.name = "sgd", .lr = lr, .momentum = momentum}; }
+Optimizer sgd(double lr, double momentum) {
+  return {.name = "sgd", .lr = lr, .momentum = momentum};
+}
 
 void validate(const Optimizer& o) {
   check_choice("name", o.name, {"adamw", "lion", "sgd"});

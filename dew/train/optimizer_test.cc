@@ -18,8 +18,12 @@ using plain::Vec;
 std::vector<ParamSpec> specs() {
   const auto make = [](const char* name, Dims shape, bool stacked, ParamKind kind) {
     AxisNames axes(shape.size(), "");
-    return ParamSpec{.name = name, .type = {DType::f32, std::move(shape)}, .axes = std::move(axes),
-                     .stack = stacked ? "layers" : "", .init = {}, .kind = kind};
+    return ParamSpec{.name = name,
+                     .type = {DType::f32, std::move(shape)},
+                     .axes = std::move(axes),
+                     .stack = stacked ? "layers" : "",
+                     .init = {},
+                     .kind = kind};
   };
   return {make("embed_tokens/embedding", {5, 3}, false, ParamKind::embedding),
           make("layers/mlp/up_proj/kernel", {2, 3, 4}, true, ParamKind::matrix),
@@ -82,7 +86,8 @@ Arrays random_arrays(std::uint64_t seed) {
 Loop start(const Optimizer& o) {
   Loop loop{.o = o, .p = random_arrays(1), .m = {}, .v = {}, .e = {}};
   loop.e = loop.p;
-  for (const ParamSpec& spec : specs()) loop.m[spec.name] = loop.v[spec.name] = Array(spec.type.shape);
+  for (const ParamSpec& spec : specs())
+    loop.m[spec.name] = loop.v[spec.name] = Array(spec.type.shape);
   return loop;
 }
 
@@ -108,7 +113,8 @@ Arrays registers_of(const Loop& loop, const Arrays& grads, double lr, int n) {
 }
 
 void compare(const Arrays& out, const std::string& prefix, const Arrays& want) {
-  for (const auto& [name, a] : want) EXPECT_LT(plain::worst_difference(out.at(prefix + name).data, a.data), 1e-12) << name;
+  for (const auto& [name, a] : want)
+    EXPECT_LT(plain::worst_difference(out.at(prefix + name).data, a.data), 1e-12) << name;
 }
 
 void check_three_updates(const Optimizer& o) {
@@ -134,8 +140,14 @@ TEST(Optimizer, UpdatesEqualTheFormulas) {
     for (const char* decay : {"no_embeddings", "matrices", "all"}) {
       for (const double clip : {0.0, 0.5, 100.0}) {
         SCOPED_TRACE(std::string(name) + " " + decay + " " + std::to_string(clip));
-        check_three_updates({.name = name, .b1 = 0.8, .b2 = 0.95, .weight_decay = 0.3, .momentum = 0.7, .clip_norm = clip,
-                             .ema_decay = clip > 1 ? 0.9 : 0, .decay = decay});
+        check_three_updates({.name = name,
+                             .b1 = 0.8,
+                             .b2 = 0.95,
+                             .weight_decay = 0.3,
+                             .momentum = 0.7,
+                             .clip_norm = clip,
+                             .ema_decay = clip > 1 ? 0.9 : 0,
+                             .decay = decay});
       }
     }
   }
@@ -156,7 +168,8 @@ TEST(Optimizer, DecayMasks) {
 TEST(Optimizer, StateOfEach) {
   const auto prefixes = [](const Optimizer& o) {
     std::string out;
-    for (const StateSlot& s : state_slots(o)) out += s.prefix + (s.starts_as_parameter ? "=p " : "=0 ");
+    for (const StateSlot& s : state_slots(o))
+      out += s.prefix + (s.starts_as_parameter ? "=p " : "=0 ");
     return out;
   };
   EXPECT_EQ(prefixes(adamw(1)), "opt/m/=0 opt/v/=0 ");
@@ -166,10 +179,12 @@ TEST(Optimizer, StateOfEach) {
 
 // Selected, not multiplied: everything keeps its bits, NaN in a gradient or not.
 TEST(Optimizer, NothingIsCommittedThatIsNotFiniteOrHasNoWeight) {
-  constexpr double kNan = std::numeric_limits<double>::quiet_NaN(), kInf = std::numeric_limits<double>::infinity();
+  constexpr double kNan = std::numeric_limits<double>::quiet_NaN(),
+                   kInf = std::numeric_limits<double>::infinity();
   const auto spoil = {+[](Arrays& in) { in["grad/final_norm/scale"].data[1] = kNan; },
                       +[](Arrays& in) { in["grad/layers/mlp/up_proj/kernel"].data[7] = -kInf; },
-                      +[](Arrays& in) { in["loss"].data[0] = kNan; }, +[](Arrays& in) { in["loss"].data[0] = kInf; },
+                      +[](Arrays& in) { in["loss"].data[0] = kNan; },
+                      +[](Arrays& in) { in["loss"].data[0] = kInf; },
                       +[](Arrays& in) { in["inv_weight"].data[0] = 0; }};
   for (const char* name : {"adamw", "lion", "sgd"}) {
     const Optimizer o = {.name = name, .clip_norm = 1, .ema_decay = 0.9};
@@ -217,13 +232,15 @@ TEST(Optimizer, Refusals) {
     }
     return std::string("accepted");
   };
-  EXPECT_EQ(refused({.name = "adam"}), "optimizer.name = \"adam\", but it must be one of adamw, lion, sgd");
+  EXPECT_EQ(refused({.name = "adam"}),
+            "optimizer.name = \"adam\", but it must be one of adamw, lion, sgd");
   EXPECT_EQ(refused({.lr = -1}), "optimizer.lr = -1, but it must be 0 or more and finite");
   EXPECT_EQ(refused({.b2 = 1}), "optimizer.b2 = 1, but it must be 0 or more and below 1");
   EXPECT_EQ(refused({.eps = 0}), "optimizer.eps = 0, but it must be above 0 and finite");
   EXPECT_EQ(refused({.clip_norm = std::numeric_limits<double>::quiet_NaN()}),
             "optimizer.clip_norm = nan, but it must be 0 or more and finite");
-  EXPECT_EQ(refused({.decay = "none"}), "optimizer.decay = \"none\", but it must be one of no_embeddings, matrices, all");
+  EXPECT_EQ(refused({.decay = "none"}),
+            "optimizer.decay = \"none\", but it must be one of no_embeddings, matrices, all");
   EXPECT_EQ(refused(lion(1e-4)), "accepted");
 }
 

@@ -1,5 +1,5 @@
-// Names of the registers of a training run: programs are bound to them by the names of their inputs and outputs, and
-// checkpoints, digests and the trainer find arrays by them.
+// Names of the registers of a training run: programs are bound to them by the names of their inputs
+// and outputs, and checkpoints, digests and the trainer find arrays by them.
 #pragma once
 
 #include <string>
@@ -28,10 +28,12 @@ inline constexpr const char* kRowIds = "row_ids";
 inline constexpr const char* kColumns = "columns";
 
 // ---- a step's scalars ----
-inline constexpr const char* kInvWeight = "inv_weight";  // 1/W, W the weight of all tokens; 0 if that is 0
-inline constexpr const char* kInvTokens = "inv_tokens";  // 1/N, N the tokens that are no pads; 0 if there are none
-inline constexpr const char* kKey = "key";               // the run's, u32[2]
-inline constexpr const char* kStep = "step";             // i32[]
+inline constexpr const char* kInvWeight =
+    "inv_weight";  // 1/W, W the weight of all tokens; 0 if that is 0
+inline constexpr const char* kInvTokens =
+    "inv_tokens";  // 1/N, N the tokens that are no pads; 0 if there are none
+inline constexpr const char* kKey = "key";    // the run's, u32[2]
+inline constexpr const char* kStep = "step";  // i32[]
 inline constexpr const char* kLr = "lr";
 inline constexpr const char* kC1 = "c1";
 inline constexpr const char* kC2 = "c2";

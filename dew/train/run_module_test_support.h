@@ -3,8 +3,8 @@
 
 #include <string>
 
-#include "dew/nn/plain_batch_test_support.h"
 #include "dew/ir/module.h"
+#include "dew/nn/plain_batch_test_support.h"
 
 namespace dew::plain {
 
@@ -23,7 +23,8 @@ inline void run_call(const Module& module, const Call& call, Arrays& registers) 
     const Array& whole = registers.at(name(call.inputs[i]));
     inputs.push_back(call.sliced[i] ? slice_of(whole, call.micro) : whole);
   }
-  const std::vector<Array> results = interpret(module.programs[static_cast<std::size_t>(call.program)], inputs);
+  const std::vector<Array> results =
+      interpret(module.programs[static_cast<std::size_t>(call.program)], inputs);
   for (std::size_t i = 0; i < results.size(); ++i) registers[name(call.outputs[i])] = results[i];
 }
 

@@ -10,7 +10,9 @@ namespace {
 const Type kScalar = {DType::f32, {}};
 
 // Vectors stay f32 in every run.
-bool is_cast(const ParamSpec& param, DType compute) { return compute != DType::f32 && param.kind != ParamKind::vector; }
+bool is_cast(const ParamSpec& param, DType compute) {
+  return compute != DType::f32 && param.kind != ParamKind::vector;
+}
 
 struct Named {
   std::string name;
@@ -20,13 +22,15 @@ struct Named {
 // What a micro step sees of the batch, and which of it is a slice of the step's arrays.
 std::vector<Named> sliced_inputs(const StepShape& s) {
   const Dims tokens = {s.rows, s.columns};
-  return {{registers::kIds, {DType::i32, tokens}},       {registers::kLabels, {DType::i32, tokens}},
-          {registers::kWeights, {DType::f32, tokens}},   {registers::kPositions, {DType::i32, tokens}},
-          {registers::kSegments, {DType::i32, tokens}},  {registers::kRowIds, {DType::i32, {s.rows}}}};
+  return {
+      {registers::kIds, {DType::i32, tokens}},      {registers::kLabels, {DType::i32, tokens}},
+      {registers::kWeights, {DType::f32, tokens}},  {registers::kPositions, {DType::i32, tokens}},
+      {registers::kSegments, {DType::i32, tokens}}, {registers::kRowIds, {DType::i32, {s.rows}}}};
 }
 
 std::vector<Named> whole_inputs(const StepShape& s) {
-  return {{registers::kColumns, {DType::i32, {s.columns}}}, {registers::kKey, {DType::u32, {2}}},
+  return {{registers::kColumns, {DType::i32, {s.columns}}},
+          {registers::kKey, {DType::u32, {2}}},
           {registers::kStep, {DType::i32, {}}}};
 }
 
@@ -74,17 +78,20 @@ class ModuleBuilder {
  public:
   ModuleBuilder(const LMObjective& objective, const StepShape& shape, DType compute)
       : objective_(objective), shape_(shape), compute_(compute) {
-    DEW_CHECK(compute == DType::f32 || compute == DType::bf16, "compute type " + std::string(name(compute)));
+    DEW_CHECK(compute == DType::f32 || compute == DType::bf16,
+              "compute type " + std::string(name(compute)));
   }
 
   // `prefix`NAME for each parameter.
   void add_state(const std::string& prefix) {
-    for (const ParamSpec& param : objective_.params()) module_.add_register(prefix + param.name, param.type);
+    for (const ParamSpec& param : objective_.params())
+      module_.add_register(prefix + param.name, param.type);
   }
 
   void add_copies() {
     for (const ParamSpec& param : objective_.params()) {
-      if (is_cast(param, compute_)) module_.add_register(registers::cast(param.name), {compute_, param.type.shape});
+      if (is_cast(param, compute_))
+        module_.add_register(registers::cast(param.name), {compute_, param.type.shape});
     }
   }
 
@@ -102,7 +109,9 @@ class ModuleBuilder {
     for (const char* name : names) module_.add_register(name, kScalar);
   }
 
-  void add_register(const std::string& name, Type type) { module_.add_register(name, std::move(type)); }
+  void add_register(const std::string& name, Type type) {
+    module_.add_register(name, std::move(type));
+  }
 
   int add_program(Program program) {
     module_.programs.push_back(std::move(program));
@@ -120,7 +129,8 @@ class ModuleBuilder {
     add_call(module_, list, add_program(make(objective_, shape_, compute_, false)), sliced_, 0);
     if (shape_.micro_steps == 1) return list;
     const int next = add_program(make(objective_, shape_, compute_, true));
-    for (std::int64_t micro = 1; micro < shape_.micro_steps; ++micro) add_call(module_, list, next, sliced_, micro);
+    for (std::int64_t micro = 1; micro < shape_.micro_steps; ++micro)
+      add_call(module_, list, next, sliced_, micro);
     return list;
   }
 
@@ -158,7 +168,8 @@ Program cast_program(std::span<const ParamSpec> params, DType compute) {
   return program;
 }
 
-Program micro_program(const LMObjective& objective, const StepShape& shape, DType compute, bool accumulate) {
+Program micro_program(const LMObjective& objective, const StepShape& shape, DType compute,
+                      bool accumulate) {
   Program program(accumulate ? "micro" : "micro_first");
   const ParamValues params = param_inputs(program, objective.params(), compute);
   const BatchValues batch = batch_inputs(program, shape);
@@ -170,7 +181,8 @@ Program micro_program(const LMObjective& objective, const StepShape& shape, DTyp
   const Remat remat = parse_remat(objective.model().config().remat);
   const std::vector<Value> grads = gradients(program, loss.loss, wrt, remat);
   for (std::size_t i = 0; i < wrt.size(); ++i) {
-    output_sum(registers::gradient(objective.params()[i].name), grads[i], accumulate, true, wrt[i].id);
+    output_sum(registers::gradient(objective.params()[i].name), grads[i], accumulate, true,
+               wrt[i].id);
   }
   output_sum(registers::kLoss, loss.loss, accumulate, false);
   output_sum(registers::kNll, loss.nll, accumulate, false);
@@ -178,7 +190,8 @@ Program micro_program(const LMObjective& objective, const StepShape& shape, DTyp
   return program;
 }
 
-Program eval_program(const LMObjective& objective, const StepShape& shape, DType compute, bool accumulate) {
+Program eval_program(const LMObjective& objective, const StepShape& shape, DType compute,
+                     bool accumulate) {
   Program program(accumulate ? "eval" : "eval_first");
   const ParamValues params = param_inputs(program, objective.params(), compute);
   const LMLoss loss = objective.eval_loss(params, batch_inputs(program, shape), compute);
@@ -187,7 +200,8 @@ Program eval_program(const LMObjective& objective, const StepShape& shape, DType
   return program;
 }
 
-Module training_module(const LMObjective& objective, const Optimizer& optimizer, const StepShape& shape, DType compute) {
+Module training_module(const LMObjective& objective, const Optimizer& optimizer,
+                       const StepShape& shape, DType compute) {
   namespace names = registers;
   ModuleBuilder builder(objective, shape, compute);
   builder.add_state(names::kParameter);
@@ -195,8 +209,10 @@ Module training_module(const LMObjective& objective, const Optimizer& optimizer,
   builder.add_state(names::kGradient);
   builder.add_copies();
   builder.add_batch();
-  builder.add_scalars({names::kInvWeight, names::kInvTokens, names::kLr, names::kC1, names::kC2, names::kClipNorm});
-  builder.add_scalars({names::kLoss, names::kNll, names::kCorrect, names::kGradNorm, names::kEvalNll, names::kEvalCorrect});
+  builder.add_scalars(
+      {names::kInvWeight, names::kInvTokens, names::kLr, names::kC1, names::kC2, names::kClipNorm});
+  builder.add_scalars({names::kLoss, names::kNll, names::kCorrect, names::kGradNorm,
+                       names::kEvalNll, names::kEvalCorrect});
   builder.add_register(names::kCommit, {DType::pred, {}});
   builder.finish_train(optimizer);
   return builder.finish_eval();
@@ -211,13 +227,16 @@ Module evaluation_module(const LMObjective& objective, const StepShape& shape, D
   return builder.finish_eval();
 }
 
-std::vector<StateArray> state_arrays(std::span<const ParamSpec> params, const Optimizer& optimizer) {
+std::vector<StateArray> state_arrays(std::span<const ParamSpec> params,
+                                     const Optimizer& optimizer) {
   std::vector<StateArray> arrays;
   const auto add_group = [&](const std::string& prefix, bool starts_as_parameter) {
-    for (std::size_t i = 0; i < params.size(); ++i) arrays.push_back({prefix + params[i].name, i, starts_as_parameter});
+    for (std::size_t i = 0; i < params.size(); ++i)
+      arrays.push_back({prefix + params[i].name, i, starts_as_parameter});
   };
   add_group(registers::kParameter, true);
-  for (const StateSlot& slot : state_slots(optimizer)) add_group(slot.prefix, slot.starts_as_parameter);
+  for (const StateSlot& slot : state_slots(optimizer))
+    add_group(slot.prefix, slot.starts_as_parameter);
   return arrays;
 }
 

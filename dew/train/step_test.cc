@@ -24,14 +24,33 @@ constexpr int kVocab = 7, kColumns = 5;
 constexpr double kZLoss = 0.02;
 
 TransformerConfig llama_like() {
-  return {.vocab_size = kVocab, .emb_features = 8, .num_layers = 2, .num_heads = 4, .num_kv_heads = 2, .head_dim = 4,
-          .mlp_features = 6, .dropout = 0.25, .logit_softcap = 3, .attention_softcap = 2, .window_pattern = {3, 0}};
+  return {.vocab_size = kVocab,
+          .emb_features = 8,
+          .num_layers = 2,
+          .num_heads = 4,
+          .num_kv_heads = 2,
+          .head_dim = 4,
+          .mlp_features = 6,
+          .dropout = 0.25,
+          .logit_softcap = 3,
+          .attention_softcap = 2,
+          .window_pattern = {3, 0}};
 }
 
 TransformerConfig gpt_like() {
-  return {.vocab_size = kVocab, .emb_features = 8, .num_layers = 2, .num_heads = 2, .mlp_features = 6, .max_seq_len = 9,
-          .mlp = "gelu", .positions = "learned", .norm = "layer", .qk_norm = false, .tie_embeddings = false,
-          .attention_bias = true, .mlp_bias = true};
+  return {.vocab_size = kVocab,
+          .emb_features = 8,
+          .num_layers = 2,
+          .num_heads = 2,
+          .mlp_features = 6,
+          .max_seq_len = 9,
+          .mlp = "gelu",
+          .positions = "learned",
+          .norm = "layer",
+          .qk_norm = false,
+          .tie_embeddings = false,
+          .attention_bias = true,
+          .mlp_bias = true};
 }
 
 LMObjective objective_for(const TransformerConfig& config) {
@@ -86,14 +105,16 @@ StepShape shape_of(const std::vector<std::vector<Sequence>>& micro_steps) {
 }
 
 // One whole step from random parameters; all registers after it.
-Arrays run_step(const LMObjective& objective, const std::vector<std::vector<Sequence>>& micro_steps) {
+Arrays run_step(const LMObjective& objective,
+                const std::vector<std::vector<Sequence>>& micro_steps) {
   const Optimizer optimizer = {.clip_norm = 0.5, .ema_decay = 0.9};
   Arrays r = start(objective, optimizer, plain::random_params(objective.params(), 5));
   plain::add_step(r, micro_steps);
   double weight = 0;
   for (const auto& batch : micro_steps) weight += weight_of(batch);
   add_weights(r, weight);
-  plain::run_list(training_module(objective, optimizer, shape_of(micro_steps), DType::f32), "train", r);
+  plain::run_list(training_module(objective, optimizer, shape_of(micro_steps), DType::f32), "train",
+                  r);
   return r;
 }
 
@@ -116,14 +137,16 @@ void check_gradients(const TransformerConfig& config) {
     const plain::Vec direction = plain::random_params(objective.params(), 77).at(spec.name);
     const plain::Vec at = params[spec.name];
     const auto loss_at = [&](double step) {
-      for (std::size_t i = 0; i < at.size(); ++i) params[spec.name][i] = at[i] + step * direction[i];
+      for (std::size_t i = 0; i < at.size(); ++i)
+        params[spec.name][i] = at[i] + step * direction[i];
       return plain_sums(model, batch, kZLoss).loss / weight;
     };
     constexpr double kStep = 1e-5;
     const double want = (loss_at(kStep) - loss_at(-kStep)) / (2 * kStep);
     params[spec.name] = at;
     double got = 0;
-    for (std::size_t i = 0; i < at.size(); ++i) got += after.at("grad/" + spec.name).data[i] * direction[i];
+    for (std::size_t i = 0; i < at.size(); ++i)
+      got += after.at("grad/" + spec.name).data[i] * direction[i];
     EXPECT_NEAR(got, want, 1e-8) << spec.name;
     EXPECT_NE(want, 0) << spec.name;
   }
@@ -135,7 +158,8 @@ TEST(Step, LossAndGradientsEqualThePlainLoop) {
 }
 
 void expect_same_step(const Arrays& a, const Arrays& b, const LMObjective& objective) {
-  for (const char* name : {"loss", "nll", "correct", "grad_norm"}) EXPECT_NEAR(a.at(name).data[0], b.at(name).data[0], 1e-12) << name;
+  for (const char* name : {"loss", "nll", "correct", "grad_norm"})
+    EXPECT_NEAR(a.at(name).data[0], b.at(name).data[0], 1e-12) << name;
   for (const ParamSpec& spec : objective.params()) {
     for (const char* prefix : {"grad/", "params/", "opt/m/", "opt/v/", "ema/"}) {
       const std::string name = prefix + spec.name;
@@ -174,7 +198,9 @@ Sequence pad_row(int columns) {
 std::vector<Sequence> padded(std::vector<Sequence> batch, int rows, int columns) {
   const Sequence pad = pad_row(columns);
   for (Sequence& row : batch) {
-    const auto fill = [&](auto& to, const auto& from) { to.insert(to.end(), from.begin() + kColumns, from.end()); };
+    const auto fill = [&](auto& to, const auto& from) {
+      to.insert(to.end(), from.begin() + kColumns, from.end());
+    };
     fill(row.ids, pad.ids);
     fill(row.labels, pad.labels);
     fill(row.positions, pad.positions);
@@ -252,7 +278,8 @@ TEST(Step, CallLists) {
   const auto calls = [](const Module& module, const char* list) {
     std::string out;
     for (const Call& call : module.lists[static_cast<std::size_t>(module.list_index(list))].calls) {
-      out += module.programs[static_cast<std::size_t>(call.program)].name() + "@" + std::to_string(call.micro) + " ";
+      out += module.programs[static_cast<std::size_t>(call.program)].name() + "@" +
+             std::to_string(call.micro) + " ";
     }
     return out;
   };
@@ -275,10 +302,14 @@ TEST(Step, Bf16Registers) {
     if (r.type.dtype != DType::bf16) continue;
     copies.push_back(r.name);
   }
-  const std::vector<std::string> want = {"cast/embed_tokens/embedding",          "cast/embed_positions/embedding",
-                                         "cast/layers/attention/q_proj/kernel",  "cast/layers/attention/k_proj/kernel",
-                                         "cast/layers/attention/v_proj/kernel",  "cast/layers/attention/o_proj/kernel",
-                                         "cast/layers/mlp/up_proj/kernel",       "cast/layers/mlp/down_proj/kernel",
+  const std::vector<std::string> want = {"cast/embed_tokens/embedding",
+                                         "cast/embed_positions/embedding",
+                                         "cast/layers/attention/q_proj/kernel",
+                                         "cast/layers/attention/k_proj/kernel",
+                                         "cast/layers/attention/v_proj/kernel",
+                                         "cast/layers/attention/o_proj/kernel",
+                                         "cast/layers/mlp/up_proj/kernel",
+                                         "cast/layers/mlp/down_proj/kernel",
                                          "cast/lm_head/kernel"};
   EXPECT_EQ(copies, want);
 }
@@ -291,7 +322,8 @@ TEST(Step, Bf16ProgramsComputeTheSame) {
   Arrays r = start(objective, optimizer, plain::random_params(objective.params(), 5));
   plain::add_step(r, {batch});
   add_weights(r, weight_of(batch));
-  plain::run_list(training_module(objective, optimizer, shape_of({batch}), DType::bf16), "train", r);
+  plain::run_list(training_module(objective, optimizer, shape_of({batch}), DType::bf16), "train",
+                  r);
   expect_same_step(r, run_step(objective, {batch}), objective);
 }
 
@@ -302,7 +334,9 @@ TEST(Step, CleanedProgramsComputeTheSame) {
   const Program raw = micro_program(objective, shape_of({batch}), DType::f32, false);
   const Program clean = without_dead_code(without_duplicates(raw));
   verify(clean);
-  const auto scans = [](const Program& p) { return std::ranges::count(p.nodes(), &scan_op, &Node::op); };
+  const auto scans = [](const Program& p) {
+    return std::ranges::count(p.nodes(), &scan_op, &Node::op);
+  };
   EXPECT_EQ(scans(raw), 3);
   EXPECT_EQ(scans(clean), 2);
   Arrays in;
@@ -310,7 +344,8 @@ TEST(Step, CleanedProgramsComputeTheSame) {
   plain::add_batch(in, batch);
   add_weights(in, weight_of(batch));
   const Arrays a = plain::run(raw, in), b = plain::run(clean, in);
-  for (const auto& [name, array] : a) EXPECT_LT(plain::worst_difference(array.data, b.at(name).data), 1e-12) << name;
+  for (const auto& [name, array] : a)
+    EXPECT_LT(plain::worst_difference(array.data, b.at(name).data), 1e-12) << name;
 }
 
 TEST(Step, RefusesRowsThatTheModelHasNoPositionsFor) {

@@ -30,6 +30,13 @@ struct SkinnyPart {
 }  // namespace dew::cpu
 #endif
 
+// GCC unrolls loops over registers only when told.
+#if defined(__GNUC__) && !defined(__clang__)
+#define DEW_UNROLL _Pragma("GCC unroll 8")
+#else
+#define DEW_UNROLL
+#endif
+
 HWY_BEFORE_NAMESPACE();
 namespace dew::cpu::HWY_NAMESPACE {
 
@@ -49,19 +56,26 @@ template <int kVectors, int kRows, class T>
 HWY_INLINE void Rows(const SkinnyPart& p, const T* wide, std::size_t n) {
   const auto k = static_cast<std::size_t>(p.k), stride = static_cast<std::size_t>(p.stride);
   VF sums[kRows][kVectors];
+  DEW_UNROLL
   for (auto& row : sums) {
+    DEW_UNROLL
     for (auto& sum : row) sum = hn::Zero(DF());
   }
   std::size_t i = 0;
   for (; i + kLanes <= k; i += kLanes) {
     VF x[kVectors];
+    DEW_UNROLL
     for (std::size_t v = 0; v < kVectors; ++v) x[v] = hn::LoadU(DF(), p.x + v * k + i);
+    DEW_UNROLL
     for (std::size_t r = 0; r < kRows; ++r) {
       const VF w = LoadWide(wide + r * stride + i);
+      DEW_UNROLL
       for (std::size_t v = 0; v < kVectors; ++v) sums[r][v] = hn::MulAdd(w, x[v], sums[r][v]);
     }
   }
+  DEW_UNROLL
   for (std::size_t r = 0; r < kRows; ++r) {
+    DEW_UNROLL
     for (std::size_t v = 0; v < kVectors; ++v) {
       float sum = SumLanes(sums[r][v]);
       for (std::size_t j = i; j < k; ++j) sum += p.x[v * k + j] * One(wide + r * stride + j);
@@ -85,22 +99,30 @@ template <int kVectors, int kTerms, class T>
 HWY_INLINE void AddColumns(const SkinnyPart& p, const T* wide, std::size_t k) {
   const auto n = static_cast<std::size_t>(p.n), stride = static_cast<std::size_t>(p.stride);
   VF x[kVectors][kTerms];
+  DEW_UNROLL
   for (std::size_t v = 0; v < kVectors; ++v) {
+    DEW_UNROLL
     for (std::size_t t = 0; t < kTerms; ++t) x[v][t] = hn::Set(DF(), p.x[v * static_cast<std::size_t>(p.k) + k + t]);
   }
   std::size_t i = 0;
   for (; i + kLanes <= n; i += kLanes) {
     VF sums[kVectors];
+    DEW_UNROLL
     for (std::size_t v = 0; v < kVectors; ++v) sums[v] = hn::LoadU(DF(), p.out + v * n + i);
+    DEW_UNROLL
     for (std::size_t t = 0; t < kTerms; ++t) {
       const VF w = LoadWide(wide + t * stride + i);
+      DEW_UNROLL
       for (std::size_t v = 0; v < kVectors; ++v) sums[v] = hn::MulAdd(w, x[v][t], sums[v]);
     }
+    DEW_UNROLL
     for (std::size_t v = 0; v < kVectors; ++v) hn::StoreU(sums[v], DF(), p.out + v * n + i);
   }
   for (; i < n; ++i) {
+    DEW_UNROLL
     for (std::size_t v = 0; v < kVectors; ++v) {
       float sum = p.out[v * n + i];
+      DEW_UNROLL
       for (std::size_t t = 0; t < kTerms; ++t) sum += hn::GetLane(x[v][t]) * One(wide + t * stride + i);
       p.out[v * n + i] = sum;
     }

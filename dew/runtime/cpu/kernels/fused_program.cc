@@ -203,8 +203,9 @@ class Builder {
     points_into_output_ = std::move(taken);
   }
 
-  int take_slot() {
-    if (free_slots_.empty()) return p_.slots++;
+  // What stays for a whole piece gets a slot that nothing else uses.
+  int take_slot(bool resident) {
+    if (resident || free_slots_.empty()) return p_.slots++;
     const int slot = free_slots_.back();
     free_slots_.pop_back();
     return slot;
@@ -220,7 +221,7 @@ class Builder {
     if (loaded_[at(input)]) return;
     loaded_[at(input)] = true;
     Register& reg = p_.registers[at(input)];
-    if (reg.splat < 0 && p_.sources[at(input)] != Source::in_place) reg.slot = take_slot();
+    if (reg.splat < 0 && p_.sources[at(input)] != Source::in_place) reg.slot = take_slot(reg.resident);
     (reg.resident ? p_.once : p_.each).push_back({TileStep::load, input});
   }
 
@@ -239,7 +240,7 @@ class Builder {
     for (int r : dying) {
       if (!to.resident && is_tile(r)) give_slot_back(r);
     }
-    if (to.splat < 0 && !points_into_output_[at(c.to)]) to.slot = take_slot();
+    if (to.splat < 0 && !points_into_output_[at(c.to)]) to.slot = take_slot(to.resident);
     for (int r : dying) {
       if (to.resident || !is_tile(r)) give_slot_back(r);
     }

@@ -1,0 +1,255 @@
+#include "dew/train/trainer.h"
+
+#include <chrono>
+#include <cmath>
+
+#include "dew/base/error.h"
+#include "dew/base/format.h"
+#include "dew/checkpoint/directory.h"
+
+namespace dew {
+namespace {
+
+constexpr std::int64_t kNonFiniteLimit = 5;
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+bool due(std::int64_t step, std::int64_t period) { return period > 0 && step % period == 0; }
+
+DataState data_state(const WindowData& data, std::int64_t position) {
+  const DataIdentity id = data.identity();
+  return {.position = position,
+          .corpus = id.corpus,
+          .records = id.records,
+          .seq_len = id.seq_len,
+          .stride = id.stride,
+          .shuffle = id.shuffle,
+          .seed = id.seed};
+}
+
+}  // namespace
+
+// One call of fit().
+class Trainer::Run {
+ public:
+  Run(Trainer& trainer, const WindowData& data, const FitOptions& options)
+      : t_(trainer),
+        o_(trainer.options_),
+        data_(data),
+        fit_(options),
+        plan_({.global_batch = data.load.batch,
+               .seq_len = data.options.seq_len,
+               .batch_shards = 1,
+               .sequence_shards = 1,
+               .accumulate = o_.accumulate,
+               .micro_batch = o_.micro_batch,
+               .microbatches = 1,
+               .column_multiple = 1}),
+        start_(Clock::now()) {}
+
+  FitResult go() {
+    find_state();
+    const bool at_target = clocks_.step == fit_.steps;
+    if (clocks_.step > fit_.steps) {
+      fail(ErrorCode::usage, format("the run is at step {} and its target is {} steps", clocks_.step, fit_.steps),
+           "run.steps is the total of all runs in this directory; give a larger one");
+    }
+    if (at_target) return result();
+    if (!t_.stepper_) make_stepper();
+    Loader loader(data_.train, plan_,
+                  {.shuffle = data_.options.shuffle, .seed = data_.options.seed, .position = position_, .prefetch = data_.load.prefetch});
+    message(format("Training from step {} to {} on {} (1 process(es))", clocks_.step, fit_.steps, to_string(Mesh{})));
+    if (plan_.pads() > 0) message(format("Batch: {} rows as {} micro steps of {}, {} pads", plan_.global_batch(), plan_.steps(), plan_.micro_rows(), plan_.pads()));
+    while (clocks_.step < fit_.steps && !stopped_) {
+      one_step(loader);
+      stopped_ = fit_.should_stop && fit_.should_stop() && clocks_.step < fit_.steps;
+      after_step();
+    }
+    finish();
+    return result();
+  }
+
+ private:
+  void message(const std::string& line) {
+    if (o_.observer != nullptr) o_.observer->on_message(line);
+  }
+  void warning(const std::string& line) {
+    if (o_.observer != nullptr) o_.observer->on_warning(line);
+  }
+
+  void make_stepper() {
+    t_.stepper_ = std::make_unique<Stepper>(t_.objective_, t_.optimizer_, step_shape(plan_), o_.compute, *o_.backend, o_.dump);
+    t_.stepper_->initialize(key_from_seed(o_.seed));
+  }
+
+  // A complete checkpoint to go on from, or a first state.
+  void find_state() {
+    run_id_ = o_.about.run;
+    if (o_.checkpoints.empty() || o_.resume == Resume::never) return;
+    const NewestCheckpoint newest = newest_checkpoint(o_.checkpoints);
+    for (const CheckpointEntry& e : newest.skipped) warning(format("{} is not complete: {}", e.path.string(), e.problem));
+    if (!newest.found) {
+      if (o_.resume == Resume::must) fail(ErrorCode::checkpoint, format("no complete checkpoint in {}", o_.checkpoints.string()));
+      return;
+    }
+    const CheckpointReader reader(newest.found->path);
+    check_same_run(reader.info());
+    make_stepper();
+    t_.stepper_->restore(reader);
+    clocks_ = reader.info().clocks;
+    position_ = reader.info().data.position;
+    run_id_ = reader.info().run;
+    message(format("Resumed from step {} in {}", clocks_.step, o_.checkpoints.string()));
+  }
+
+  void check_same_run(const CheckpointInfo& info) const {
+    const auto refuse = [&](const std::string& what) {
+      fail(ErrorCode::checkpoint, format("cannot resume from {}: {}", o_.checkpoints.string(), what),
+           "train in another run.dir, or set run.resume = \"never\"");
+    };
+    if (info.seed != o_.seed) refuse(format("its seed is {}, this run's {}", info.seed, o_.seed));
+    if (info.model != o_.about.model) refuse("it holds another model");
+    DataState here = data_state(data_, info.data.position);
+    if (!(info.data == here)) {
+      refuse(format("its data are {} records of {} tokens with fingerprint {:016x}, this run's {} of {} with {:016x}",
+                    info.data.records, info.data.seq_len, info.data.corpus, here.records, here.seq_len, here.corpus));
+    }
+  }
+
+  double lr() const { return fit_.lr ? fit_.lr(clocks_.updates) : t_.optimizer_.lr; }
+
+  void one_step(Loader& loader) {
+    const StepBatch& batch = loader.next();
+    position_ = loader.position();
+    line_.lr = lr();
+    const StepResult r = t_.stepper_->step(batch, {.step = clocks_.step, .update = clocks_.updates + 1, .lr = line_.lr});
+    if (first_step_s_ == 0) first_step_s_ = seconds_since(start_);
+    ++clocks_.step;
+    clocks_.tokens += batch.real_tokens;
+    if (r.committed) {
+      ++clocks_.updates;
+      clocks_.ema_updates += t_.optimizer_.ema_decay > 0 ? 1 : 0;
+      clocks_.non_finite_streak = 0;
+    } else {
+      skipped(batch, r);
+    }
+    line_.loss = r.loss;
+    line_.grad_norm = r.grad_norm;
+    loss_sum_ += r.loss;
+    ++steps_since_line_;
+    tokens_since_line_ += batch.real_tokens;
+    if (o_.observer != nullptr) o_.observer->on_step(clocks_.step, fit_.steps, r.loss);
+  }
+
+  // The update kept every bit of the state; what is left is to say so, and to stop when it does not get better.
+  void skipped(const StepBatch& batch, const StepResult& r) {
+    if (batch.weight_sum <= 0) {
+      warning(format("step {}: no token of it has weight, so nothing was updated", clocks_.step));
+      return;
+    }
+    ++clocks_.skipped;
+    ++clocks_.non_finite_streak;
+    const std::string what = format("step {}: update skipped, loss {}, gradient norm {}", clocks_.step, r.loss, r.grad_norm);
+    warning(what);
+    if (clocks_.non_finite_streak < kNonFiniteLimit) return;
+    fail(ErrorCode::non_finite, format("{} updates in a row were not finite, the last at {}", kNonFiniteLimit, what),
+         "a lower learning rate, a longer warm-up or optimizer.clip_norm may help");
+  }
+
+  void after_step() {
+    const bool last = clocks_.step == fit_.steps || stopped_;
+    if (due(clocks_.step, fit_.log_every) || last) log();
+    if (due(clocks_.step, fit_.eval_every) && !last) evaluate();
+    if (due(clocks_.step, fit_.checkpoint_every) && !last) save();
+  }
+
+  void log() {
+    const double wall = seconds_since(line_start_.value_or(start_)) - aside_since_line_;
+    line_.step = clocks_.step;
+    line_.loss_mean = loss_sum_ / static_cast<double>(steps_since_line_);
+    line_.tokens = clocks_.tokens;
+    line_.skipped = clocks_.skipped;
+    line_.tokens_per_s = static_cast<double>(tokens_since_line_) / wall;
+    line_.step_ms = wall * 1e3 / static_cast<double>(steps_since_line_);
+    if (o_.observer != nullptr) o_.observer->on_log(line_);
+    line_start_ = Clock::now();
+    aside_since_line_ = loss_sum_ = 0;
+    steps_since_line_ = tokens_since_line_ = 0;
+  }
+
+  // Runs something that is no step, and keeps its time apart.
+  template <class F>
+  void aside(F f) {
+    const auto start = Clock::now();
+    f();
+    const double s = seconds_since(start);
+    aside_s_ += s;
+    aside_since_line_ += s;
+  }
+
+  void evaluate() {
+    aside([&] {
+      if (!validation_) validation_.emplace(data_.val, plan_, data_.options.val_batches);
+      eval_ = t_.stepper_->evaluate(*validation_);
+      if (eval_ && o_.observer != nullptr) o_.observer->on_eval(clocks_.step, *eval_);
+    });
+  }
+
+  void save() {
+    if (o_.checkpoints.empty()) return;
+    aside([&] {
+      CheckpointInfo info = o_.about;
+      info.run = run_id_;
+      info.seed = o_.seed;
+      info.clocks = clocks_;
+      info.data = data_state(data_, position_);
+      if (eval_) info.eval_loss = eval_->loss;
+      CheckpointWriter writer(o_.checkpoints, info);
+      t_.stepper_->save(writer);
+      writer.commit();
+      apply_retention(o_.checkpoints, o_.keep, run_id_);
+    });
+  }
+
+  void finish() {
+    if (!stopped_) evaluate();
+    save();
+    const double wall = seconds_since(start_);
+    step_share_ = std::max(0.0, wall - first_step_s_ - aside_s_) / wall;
+    message(format("Goodput: first step after {:.2f} s, {:.1f}% of the wall time in steps", first_step_s_, 100 * step_share_));
+  }
+
+  FitResult result() const {
+    return {.clocks = clocks_, .eval = eval_, .stopped = stopped_, .first_step_s = first_step_s_, .step_share = step_share_};
+  }
+
+  Trainer& t_;
+  const TrainerOptions& o_;
+  const WindowData& data_;
+  const FitOptions& fit_;
+  DispatchPlan plan_;
+  Clock::time_point start_;
+  std::optional<Clock::time_point> line_start_;
+  std::optional<ValidationPass> validation_;
+  Clocks clocks_;
+  std::string run_id_;
+  std::int64_t position_ = 0, steps_since_line_ = 0, tokens_since_line_ = 0;
+  double first_step_s_ = 0, aside_s_ = 0, aside_since_line_ = 0, loss_sum_ = 0, step_share_ = 0;
+  LogLine line_;
+  std::optional<EvalResult> eval_;
+  bool stopped_ = false;
+};
+
+Trainer::Trainer(LMObjective objective, Optimizer optimizer, TrainerOptions options)
+    : objective_(std::move(objective)), optimizer_(std::move(optimizer)), options_(std::move(options)) {
+  validate(optimizer_);
+  DEW_CHECK(options_.backend != nullptr, "a trainer needs a backend");
+}
+
+Trainer::~Trainer() = default;
+
+FitResult Trainer::fit(const WindowData& data, const FitOptions& options) { return Run(*this, data, options).go(); }
+
+}  // namespace dew

@@ -1,0 +1,88 @@
+// The trainer: runs steps until a target, and reports, evaluates and saves on the way.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "dew/sharding/mesh.h"
+#include "dew/train/stepper.h"
+
+namespace dew {
+
+// What a run tells whoever watches it. All calls come from the training thread.
+struct LogLine {
+  std::int64_t step = 0;
+  double loss = 0, loss_mean = 0;  // of this step; mean over the steps since the last line
+  double grad_norm = 0, lr = 0;    // before clipping; of this step
+  std::int64_t tokens = 0, skipped = 0;  // totals of the run
+  double tokens_per_s = 0, step_ms = 0;  // since the last line, without evaluation and checkpoints
+};
+
+class TrainObserver {
+ public:
+  virtual ~TrainObserver() = default;
+  virtual void on_step(std::int64_t /*step*/, std::int64_t /*target*/, double /*loss*/) {}
+  virtual void on_log(const LogLine& /*line*/) {}
+  virtual void on_eval(std::int64_t /*step*/, const EvalResult& /*result*/) {}
+  virtual void on_message(const std::string& /*line*/) {}  // a line of the run: start, goodput
+  virtual void on_warning(const std::string& /*line*/) {}
+};
+
+enum class Resume { automatic, never, must };
+
+struct TrainerOptions {
+  std::uint64_t seed = 0;
+  Backend* backend = nullptr;  // must outlive the trainer
+  DType compute = DType::f32;
+  std::optional<std::int64_t> accumulate = {}, micro_batch = {};  // at most one
+  Path checkpoints = {};       // directory for checkpoints; empty: none are read or written
+  std::int64_t keep = 3;       // newest checkpoints kept; 0: all
+  Resume resume = Resume::automatic;
+  CheckpointInfo about = {};   // model, config, tokenizer as checkpoints carry them
+  std::string dump = {};       // directory for programs and plans
+  TrainObserver* observer = nullptr;
+};
+
+struct FitOptions {
+  std::int64_t steps = 0;  // total, those of earlier runs included
+  std::int64_t log_every = 10;
+  std::int64_t eval_every = 0, checkpoint_every = 0;  // 0: at the end only
+  std::function<double(std::int64_t committed)> lr = {};  // by committed updates so far; empty: the optimizer's
+  std::function<bool()> should_stop = {};                 // asked after each step
+};
+
+struct FitResult {
+  Clocks clocks;
+  std::optional<EvalResult> eval;  // of the final state
+  bool stopped = false;            // by should_stop, before the target
+  double first_step_s = 0, step_share = 0;
+};
+
+class Trainer {
+ public:
+  // Opens nothing.
+  Trainer(LMObjective objective, Optimizer optimizer, TrainerOptions options);
+  ~Trainer();
+
+  // Trains up to options.steps and saves the final state where checkpoints are given. Throws ErrorCode::usage if the run is
+  // beyond the target already, ErrorCode::non_finite after five skipped updates in a row.
+  FitResult fit(const WindowData& data, const FitOptions& options);
+
+  // The state after fit().
+  std::vector<Stepper::Array> arrays() { return stepper_->arrays(); }
+  const Stepper& stepper() const { return *stepper_; }
+
+ private:
+  class Run;
+
+  LMObjective objective_;
+  Optimizer optimizer_;
+  TrainerOptions options_;
+  std::unique_ptr<Stepper> stepper_;
+};
+
+}  // namespace dew
