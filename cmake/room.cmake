@@ -112,6 +112,9 @@ function(dew_cross_tests)
     file(GLOB sources CONFIGURE_DEPENDS ${folder}/*.cc)
     if(sources)
       cmake_path(GET folder FILENAME name)
+      if(TARGET test_${name})
+        set(name ${name}_program)  # tests/cli beside the tests of room cli
+      endif()
       dew_test(test_${name} SOURCES ${sources} LIBS $<TARGET_NAME_IF_EXISTS:dew_cli> dew dew_deps::fmt)
       if(TARGET dew_program)
         add_dependencies(test_${name} dew_program)  # some run it

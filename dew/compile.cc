@@ -41,14 +41,16 @@ Program optimize(const Program& program, const CompileOptions& options) {
 
 }  // namespace
 
-std::unique_ptr<Executable> compile(Module module, Backend& backend, const CompileOptions& options) {
+std::unique_ptr<Executable> compile(Module module, Backend& backend,
+                                    const CompileOptions& options) {
   for (Program& p : module.programs) p = optimize(p, options);
   std::unique_ptr<Executable> executable = backend.load(std::move(module));
   dump(options, "plans", executable->describe());
   return executable;
 }
 
-std::vector<Array> run_program(const Program& program, std::span<const Array> inputs, Backend& backend) {
+std::vector<Array> run_program(const Program& program, std::span<const Array> inputs,
+                               Backend& backend) {
   Module module;
   Call call{.program = 0, .inputs = {}, .outputs = {}, .sliced = {}, .micro = 0};
   const auto bind = [&](const std::string& name, int id, std::vector<int>& list) {
@@ -63,8 +65,10 @@ std::vector<Array> run_program(const Program& program, std::span<const Array> in
   module.lists.push_back({"run", {call}});
   const std::unique_ptr<Executable> executable = compile(std::move(module), backend);
   for (std::size_t i = 0; i < inputs.size(); ++i) {
-    const Type& type = executable->module().registers[static_cast<std::size_t>(call.inputs[i])].type;
-    DEW_CHECK(inputs[i].shape == type.shape, format("input {} is [{}], not {}", i, join(inputs[i].shape), to_string(type)));
+    const Type& type =
+        executable->module().registers[static_cast<std::size_t>(call.inputs[i])].type;
+    DEW_CHECK(inputs[i].shape == type.shape,
+              format("input {} is [{}], not {}", i, join(inputs[i].shape), to_string(type)));
     store(inputs[i], type.dtype, executable->shards(call.inputs[i]).front().bytes.data());
   }
   executable->run(0);

@@ -15,9 +15,11 @@ struct CompileOptions {
 };
 
 // Takes the programs of `module` through all passes and gives them to the backend.
-std::unique_ptr<Executable> compile(Module module, Backend& backend, const CompileOptions& options = {});
+std::unique_ptr<Executable> compile(Module module, Backend& backend,
+                                    const CompileOptions& options = {});
 
 // Compiles and runs one program: inputs and outputs as in interpret(). For tests and examples.
-std::vector<Array> run_program(const Program& program, std::span<const Array> inputs, Backend& backend);
+std::vector<Array> run_program(const Program& program, std::span<const Array> inputs,
+                               Backend& backend);
 
 }  // namespace dew

@@ -12,14 +12,18 @@ Remat parse_remat(const std::string& text) {
   if (text == "none") return Remat::none;
   if (text == "save_list") return Remat::save_list;
   if (text == "full") return Remat::full;
-  fail(ErrorCode::usage, format("remat is \"{}\"; it is \"none\", \"save_list\" or \"full\"", text));
+  fail(ErrorCode::usage,
+       format("remat is \"{}\"; it is \"none\", \"save_list\" or \"full\"", text));
 }
 
-std::vector<Value> gradients(Program& program, Value loss, std::span<const Value> wrt, Remat remat) {
-  DEW_CHECK(loss.type() == (Type{DType::f32, {}}), "a loss is f32[], not " + to_string(loss.type()));
-  Sweep sweep(program, wrt, [&](int node, std::span<const Value> cotangents, const std::vector<bool>& needs) {
-    return scan_gradient(program, node, cotangents, needs, remat);
-  });
+std::vector<Value> gradients(Program& program, Value loss, std::span<const Value> wrt,
+                             Remat remat) {
+  DEW_CHECK(loss.type() == (Type{DType::f32, {}}),
+            "a loss is f32[], not " + to_string(loss.type()));
+  Sweep sweep(program, wrt,
+              [&](int node, std::span<const Value> cotangents, const std::vector<bool>& needs) {
+                return scan_gradient(program, node, cotangents, needs, remat);
+              });
   sweep.contribute(loss, constant(program, {DType::f32, {}}, 1.0));
   sweep.run();
   std::vector<Value> out;

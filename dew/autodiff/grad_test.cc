@@ -23,7 +23,8 @@ Array random_array(const Dims& shape, std::mt19937& engine) {
 std::vector<Array> random_inputs(const Program& p, unsigned seed) {
   std::mt19937 engine(seed);
   std::vector<Array> out;
-  for (const int id : p.inputs()) out.push_back(random_array(p.values()[static_cast<std::size_t>(id)].type.shape, engine));
+  for (const int id : p.inputs())
+    out.push_back(random_array(p.values()[static_cast<std::size_t>(id)].type.shape, engine));
   return out;
 }
 
@@ -43,13 +44,15 @@ void expect_gradients(const Program& p, std::vector<Array> inputs, double tolera
         const double down = loss();
         inputs[i].data[k] = x;
         const double slope = (up - down) / (2 * h);
-        EXPECT_NEAR(results[o].data[k], slope, tolerance * (1 + std::abs(slope))) << name << " " << k;
+        EXPECT_NEAR(results[o].data[k], slope, tolerance * (1 + std::abs(slope)))
+            << name << " " << k;
       }
     }
   }
 }
 
-void add_gradients(Program& p, Value loss, const std::vector<Value>& wrt, Remat remat = Remat::none) {
+void add_gradients(Program& p, Value loss, const std::vector<Value>& wrt,
+                   Remat remat = Remat::none) {
   p.output("loss", loss);
   const std::vector<Value> grads = gradients(p, loss, wrt, remat);
   for (std::size_t i = 0; i < wrt.size(); ++i) p.output("grad/" + p.info(wrt[i]).name, grads[i]);
@@ -152,7 +155,8 @@ TEST(Gradients, PoliciesKeepWhatTheySay) {
   };
   EXPECT_EQ(residuals(Remat::full), 1u);       // the carried value
   EXPECT_EQ(residuals(Remat::save_list), 2u);  // and h
-  EXPECT_EQ(residuals(Remat::none), 2u);       // the carried value and the product; tanh and norm are made again
+  EXPECT_EQ(residuals(Remat::none),
+            2u);  // the carried value and the product; tanh and norm are made again
 }
 
 TEST(Gradients, CotangentsSayWhoseTheyAre) {

@@ -13,7 +13,8 @@
 namespace dew {
 namespace {
 
-// One scan node taken apart. Body inputs and operands come in the same order: carries, slices, constants.
+// One scan node taken apart. Body inputs and operands come in the same order: carries, slices,
+// constants.
 struct ScanParts {
   const ScanAttrs attrs;
   std::vector<int> operands;
@@ -25,15 +26,18 @@ struct ScanParts {
 
 ScanParts take_apart(const Node& node) {
   const auto& attrs = std::get<ScanAttrs>(node.attrs);
-  return {attrs, node.operands, static_cast<std::size_t>(attrs.carries), static_cast<std::size_t>(attrs.slices)};
+  return {attrs, node.operands, static_cast<std::size_t>(attrs.carries),
+          static_cast<std::size_t>(attrs.slices)};
 }
 
-// The forward body followed by its gradient, in one program. The forward part keeps its value numbers.
+// The forward body followed by its gradient, in one program. The forward part keeps its value
+// numbers.
 struct Joint {
   Program program;
-  int forward_values = 0;                 // values below this number are the forward body's
-  std::vector<int> cotangent_inputs;      // one for each body output, -1 if that output has no cotangent
-  std::vector<int> input_cotangents;      // value for each body input, -1 if it has none
+  int forward_values = 0;  // values below this number are the forward body's
+  std::vector<int>
+      cotangent_inputs;  // one for each body output, -1 if that output has no cotangent
+  std::vector<int> input_cotangents;  // value for each body input, -1 if it has none
 };
 
 Type body_output_type(const Program& body, std::size_t i) {
@@ -47,8 +51,8 @@ bool takes_part(const ScanParts& scan, const std::vector<bool>& needs, std::size
   return is_float(body.values()[static_cast<std::size_t>(body.inputs()[i])].type.dtype);
 }
 
-Joint join_with_gradient(const ScanParts& scan, std::span<const Value> cotangents, const std::vector<bool>& needs,
-                         Remat remat) {
+Joint join_with_gradient(const ScanParts& scan, std::span<const Value> cotangents,
+                         const std::vector<bool>& needs, Remat remat) {
   Joint joint{.program = *scan.attrs.body, .cotangent_inputs = {}, .input_cotangents = {}};
   Program& p = joint.program;
   joint.forward_values = static_cast<int>(p.values().size());
@@ -57,9 +61,10 @@ Joint join_with_gradient(const ScanParts& scan, std::span<const Value> cotangent
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     if (takes_part(scan, needs, i)) wrt.push_back(p.value(inputs[i]));
   }
-  Sweep sweep(p, wrt, [&](int node, std::span<const Value> inner, const std::vector<bool>& inner_needs) {
-    return scan_gradient(p, node, inner, inner_needs, remat);
-  });
+  Sweep sweep(p, wrt,
+              [&](int node, std::span<const Value> inner, const std::vector<bool>& inner_needs) {
+                return scan_gradient(p, node, inner, inner_needs, remat);
+              });
   const std::vector<Output> outputs = p.outputs();
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     const Type type = body_output_type(p, i);
@@ -81,11 +86,14 @@ Joint join_with_gradient(const ScanParts& scan, std::span<const Value> cotangent
   return joint;
 }
 
-// Which forward values the backward body reads as residuals; the rest of what it uses, it makes again.
+// Which forward values the backward body reads as residuals; the rest of what it uses, it makes
+// again.
 class ResidualChoice {
  public:
-  ResidualChoice(const ScanParts& scan, const Joint& joint, Remat remat) : scan_(scan), joint_(joint), remat_(remat) {
-    for (std::size_t i = scan.carries; i < joint.program.inputs().size() && i < scan.operands.size(); ++i) {
+  ResidualChoice(const ScanParts& scan, const Joint& joint, Remat remat)
+      : scan_(scan), joint_(joint), remat_(remat) {
+    for (std::size_t i = scan.carries;
+         i < joint.program.inputs().size() && i < scan.operands.size(); ++i) {
       given_.insert(joint.program.inputs()[i]);  // slices and constants are passed again
     }
     for (const int id : used_by_gradient()) wanted_.insert(id);
@@ -100,8 +108,12 @@ class ResidualChoice {
   bool given(int id) const { return given_.contains(id); }
 
  private:
-  const ValueInfo& info(int id) const { return joint_.program.values()[static_cast<std::size_t>(id)]; }
-  const Node& node_of(int id) const { return joint_.program.nodes()[static_cast<std::size_t>(info(id).node)]; }
+  const ValueInfo& info(int id) const {
+    return joint_.program.values()[static_cast<std::size_t>(id)];
+  }
+  const Node& node_of(int id) const {
+    return joint_.program.nodes()[static_cast<std::size_t>(info(id).node)];
+  }
   bool carry_input(int id) const { return info(id).node < 0 && !given(id); }
 
   // Forward values that nodes of the backward part, or its results, use directly.
@@ -128,7 +140,9 @@ class ResidualChoice {
   // Everything wanted is reachable from the carried values, the named ones and what is given.
   void choose_named() {
     for (int id = 0; id < joint_.forward_values; ++id) {
-      if (carry_input(id) || (remat_ == Remat::save_list && info(id).node >= 0 && !info(id).name.empty())) saved_.insert(id);
+      if (carry_input(id) ||
+          (remat_ == Remat::save_list && info(id).node >= 0 && !info(id).name.empty()))
+        saved_.insert(id);
     }
   }
 
@@ -156,14 +170,21 @@ class ResidualChoice {
 class BackwardBody {
  public:
   BackwardBody(const ScanParts& scan, const Joint& joint, const ResidualChoice& residuals)
-      : scan_(scan), joint_(joint), residuals_(residuals), body_(scan.attrs.body->name() + "_grad"), clone_(joint.program, body_) {
+      : scan_(scan),
+        joint_(joint),
+        residuals_(residuals),
+        body_(scan.attrs.body->name() + "_grad"),
+        clone_(joint.program, body_) {
     body_.set_likes_of(scan.attrs.body->name());
     mark_needed();
   }
 
-  // Joint value numbers of the body's inputs, by group, in order; accumulators are numbered by body input instead.
-  std::vector<int> carry_cotangents, residual_slices, forward_slices, cotangent_slices, forward_constants;
-  std::vector<std::size_t> accumulated, sliced;  // forward body inputs whose cotangents come out as carries, as slices
+  // Joint value numbers of the body's inputs, by group, in order; accumulators are numbered by body
+  // input instead.
+  std::vector<int> carry_cotangents, residual_slices, forward_slices, cotangent_slices,
+      forward_constants;
+  std::vector<std::size_t> accumulated,
+      sliced;  // forward body inputs whose cotangents come out as carries, as slices
 
   Program build() {
     declare_inputs();
@@ -176,11 +197,15 @@ class BackwardBody {
   }
 
  private:
-  const ValueInfo& info(int id) const { return joint_.program.values()[static_cast<std::size_t>(id)]; }
+  const ValueInfo& info(int id) const {
+    return joint_.program.values()[static_cast<std::size_t>(id)];
+  }
 
   bool node_needed(const Node& node) const {
     for (int i = 0; i < node.result_count; ++i) {
-      if (needed_.contains(node.first_result + i) && !residuals_.saved().contains(node.first_result + i)) return true;
+      if (needed_.contains(node.first_result + i) &&
+          !residuals_.saved().contains(node.first_result + i))
+        return true;
     }
     return false;
   }
@@ -196,7 +221,9 @@ class BackwardBody {
       stack.pop_back();
       if (!needed_.insert(id).second || info(id).node < 0) continue;
       if (residuals_.saved().contains(id)) continue;
-      for (const int operand : joint_.program.nodes()[static_cast<std::size_t>(info(id).node)].operands) stack.push_back(operand);
+      for (const int operand :
+           joint_.program.nodes()[static_cast<std::size_t>(info(id).node)].operands)
+        stack.push_back(operand);
     }
   }
 
@@ -244,11 +271,13 @@ class BackwardBody {
     pass_again(scan_.carries + scan_.slices, forward_inputs, forward_constants);
   }
 
-  // A node may be made again for one result while another one is saved: the saved one stays the residual.
+  // A node may be made again for one result while another one is saved: the saved one stays the
+  // residual.
   void copy(const Node& node) {
     std::map<int, Value> kept;
     for (int i = 0; i < node.result_count; ++i) {
-      if (clone_.has(node.first_result + i)) kept[node.first_result + i] = clone_[node.first_result + i];
+      if (clone_.has(node.first_result + i))
+        kept[node.first_result + i] = clone_[node.first_result + i];
     }
     clone_.clone_node(node);
     for (const auto& [id, value] : kept) clone_.map(id, value);
@@ -279,7 +308,9 @@ class BackwardBody {
   // Likes and hints name values of the forward body, whose numbers the joint program shares.
   void finish_likes() {
     for (const int id : likes_) {
-      const auto in_forward = [&](int other) { return other >= 0 && other < joint_.forward_values; };
+      const auto in_forward = [&](int other) {
+        return other >= 0 && other < joint_.forward_values;
+      };
       // A forward value made again takes its own place.
       if (id < joint_.forward_values) body_.set_like(clone_[id], id);
       if (in_forward(info(id).like)) body_.set_like(clone_[id], info(id).like);
@@ -297,8 +328,10 @@ class BackwardBody {
   std::vector<int> likes_;
 };
 
-// The scan once more, with residuals as further stacked results; returns them by forward value number.
-std::map<int, Value> append_forward(Program& program, const ScanParts& scan, const std::vector<int>& residuals) {
+// The scan once more, with residuals as further stacked results; returns them by forward value
+// number.
+std::map<int, Value> append_forward(Program& program, const ScanParts& scan,
+                                    const std::vector<int>& residuals) {
   auto body = std::make_shared<Program>(*scan.attrs.body);
   const std::size_t before = body->outputs().size();
   for (const int id : residuals) body->output(format("residual/{}", id), body->value(id));
@@ -313,21 +346,27 @@ std::map<int, Value> append_forward(Program& program, const ScanParts& scan, con
 }
 
 // Operands of the backward scan, in the order of its body's inputs.
-std::vector<Value> backward_operands(Program& program, const ScanParts& scan, const Joint& joint, const BackwardBody& back,
-                                     std::span<const Value> cotangents, const std::map<int, Value>& residuals) {
+std::vector<Value> backward_operands(Program& program, const ScanParts& scan, const Joint& joint,
+                                     const BackwardBody& back, std::span<const Value> cotangents,
+                                     const std::map<int, Value>& residuals) {
   const std::vector<int>& inputs = joint.program.inputs();
   std::map<int, Value> outer;  // joint value -> operand
-  for (std::size_t i = 0; i < scan.operands.size(); ++i) outer[inputs[i]] = program.value(scan.operands[i]);
+  for (std::size_t i = 0; i < scan.operands.size(); ++i)
+    outer[inputs[i]] = program.value(scan.operands[i]);
   for (std::size_t i = 0; i < joint.cotangent_inputs.size(); ++i) {
     const int id = joint.cotangent_inputs[i];
     if (id < 0) continue;
-    outer[id] = cotangents[i].valid() ? cotangents[i]
-                                      : constant(program, joint.program.values()[static_cast<std::size_t>(id)].type, 0.0);
+    outer[id] =
+        cotangents[i].valid()
+            ? cotangents[i]
+            : constant(program, joint.program.values()[static_cast<std::size_t>(id)].type, 0.0);
   }
   std::vector<Value> out;
   for (const int id : back.carry_cotangents) out.push_back(outer.at(id));
   for (const std::size_t i : back.accumulated) {
-    out.push_back(constant(program, cotangent_type(program.values()[static_cast<std::size_t>(scan.operands[i])]), 0.0));
+    out.push_back(constant(
+        program, cotangent_type(program.values()[static_cast<std::size_t>(scan.operands[i])]),
+        0.0));
   }
   for (const int id : back.residual_slices) out.push_back(residuals.at(id));
   for (const int id : back.forward_slices) out.push_back(outer.at(id));
@@ -346,13 +385,15 @@ std::vector<Value> scan_gradient(Program& program, int node, std::span<const Val
   BackwardBody back(scan, joint, residuals);
   auto body = std::make_shared<Program>(back.build());
   const std::map<int, Value> stacked = append_forward(program, scan, back.residual_slices);
-  const std::vector<Value> operands = backward_operands(program, scan, joint, back, cotangents, stacked);
-  ScanAttrs attrs{.body = body,
-                  .carries = static_cast<std::int64_t>(back.carry_cotangents.size() + back.accumulated.size()),
-                  .slices = static_cast<std::int64_t>(back.residual_slices.size() + back.forward_slices.size() +
-                                                      back.cotangent_slices.size()),
-                  .length = scan.attrs.length,
-                  .reverse = !scan.attrs.reverse};
+  const std::vector<Value> operands =
+      backward_operands(program, scan, joint, back, cotangents, stacked);
+  ScanAttrs attrs{
+      .body = body,
+      .carries = static_cast<std::int64_t>(back.carry_cotangents.size() + back.accumulated.size()),
+      .slices = static_cast<std::int64_t>(back.residual_slices.size() + back.forward_slices.size() +
+                                          back.cotangent_slices.size()),
+      .length = scan.attrs.length,
+      .reverse = !scan.attrs.reverse};
   const std::vector<Value> results = program.add(scan_op, operands, attrs);
 
   std::vector<Value> out(scan.operands.size());

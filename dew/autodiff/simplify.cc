@@ -10,7 +10,8 @@ namespace {
 
 class Simplifier {
  public:
-  explicit Simplifier(const Program& p) : p_(p), out_(p.name()), clone_(p, out_), uses_(p.values().size(), 0) {
+  explicit Simplifier(const Program& p)
+      : p_(p), out_(p.name()), clone_(p, out_), uses_(p.values().size(), 0) {
     out_.set_likes_of(p.likes_of());
     for (const Node& node : p.nodes()) {
       for (const int id : node.operands) ++uses_[static_cast<std::size_t>(id)];
@@ -42,7 +43,8 @@ class Simplifier {
 
   bool is_splat(int id, double value) const {
     const Node* node = maker(id);
-    return node != nullptr && node->op == &constant_op && std::get<Fill>(node->attrs).value == value;
+    return node != nullptr && node->op == &constant_op &&
+           std::get<Fill>(node->attrs).value == value;
   }
 
   void rewrite(const Node& node) {
@@ -70,7 +72,8 @@ class Simplifier {
     if (node.operands.empty()) return -1;
     const int x = node.operands[0];
     const bool same_type = type(x) == type(node.first_result);
-    const bool second = node.operands.size() == 2 && type(node.operands[1]) == type(node.first_result);
+    const bool second =
+        node.operands.size() == 2 && type(node.operands[1]) == type(node.first_result);
     if (node.op == &mul_op) {
       if (same_type && is_splat(node.operands[1], 1.0)) return x;
       if (second && is_splat(x, 1.0)) return node.operands[1];
@@ -80,19 +83,26 @@ class Simplifier {
       if (second && is_splat(x, 0.0)) return node.operands[1];
     }
     if (!same_type) return -1;
-    if (node.op == &convert_op || node.op == &reshape_op || node.op == &slice_op || node.op == &stop_gradient_op) return x;
+    if (node.op == &convert_op || node.op == &reshape_op || node.op == &slice_op ||
+        node.op == &stop_gradient_op)
+      return x;
     if (node.op == &broadcast_op) return x;
-    if (node.op == &transpose_op && std::ranges::is_sorted(std::get<Permutation>(node.attrs).order)) return x;
+    if (node.op == &transpose_op && std::ranges::is_sorted(std::get<Permutation>(node.attrs).order))
+      return x;
     return -1;
   }
 
-  // add(scatter_add_rows(0, ids, u), a) -> scatter_add_rows(a, ids, u); `which` operand is the scatter.
+  // add(scatter_add_rows(0, ids, u), a) -> scatter_add_rows(a, ids, u); `which` operand is the
+  // scatter.
   bool scatter_into(const Node& node, std::size_t which) {
     const int scatter = node.operands[which], other = node.operands[1 - which];
     const Node* made = maker(scatter);
-    if (made == nullptr || made->op != &scatter_add_rows_op || uses_[static_cast<std::size_t>(scatter)] != 1) return false;
+    if (made == nullptr || made->op != &scatter_add_rows_op ||
+        uses_[static_cast<std::size_t>(scatter)] != 1)
+      return false;
     if (!is_splat(made->operands[0], 0.0) || type(other) != type(scatter)) return false;
-    const Value sum = scatter_add_rows(clone_[other], clone_[made->operands[1]], clone_[made->operands[2]]);
+    const Value sum =
+        scatter_add_rows(clone_[other], clone_[made->operands[1]], clone_[made->operands[2]]);
     clone_.map(node.first_result, sum);
     clone_.clone_annotations(node.first_result);
     return true;
@@ -106,13 +116,14 @@ class Simplifier {
 
 // One addition that moves into a scan.
 struct Fold {
-  int sum = -1;       // the add's result
-  int addend = -1;    // the input x
-  int result = -1;    // number of the scan's result
+  int sum = -1;     // the add's result
+  int addend = -1;  // the input x
+  int result = -1;  // number of the scan's result
 };
 
 // The body with one more stacked operand for each fold, behind those it has, added to its output.
-std::shared_ptr<const Program> body_with_addends(const ScanAttrs& scan, const std::vector<Fold>& folds) {
+std::shared_ptr<const Program> body_with_addends(const ScanAttrs& scan,
+                                                 const std::vector<Fold>& folds) {
   const Program& body = *scan.body;
   auto out = std::make_shared<Program>(body.name());
   out->set_likes_of(body.likes_of());
@@ -122,9 +133,11 @@ std::shared_ptr<const Program> body_with_addends(const ScanAttrs& scan, const st
   std::vector<Value> addends;
   for (const Fold& f : folds) {
     const Output& o = body.outputs()[static_cast<std::size_t>(f.result)];
-    addends.push_back(out->input("addend/" + o.name, body.values()[static_cast<std::size_t>(o.value)].type));
+    addends.push_back(
+        out->input("addend/" + o.name, body.values()[static_cast<std::size_t>(o.value)].type));
   }
-  for (std::size_t i = first_constant; i < body.inputs().size(); ++i) clone.clone_input(body.inputs()[i]);
+  for (std::size_t i = first_constant; i < body.inputs().size(); ++i)
+    clone.clone_input(body.inputs()[i]);
   for (const Node& node : body.nodes()) clone.clone_node(node);
   clone.finish();
   for (std::size_t k = 0; k < body.outputs().size(); ++k) {
@@ -149,8 +162,12 @@ std::vector<Fold> folds_of(const Program& p, const Node& scan, const std::vector
     for (std::size_t i = 0; i < 2; ++i) {
       const int result = node.operands[i] - scan.first_result, x = node.operands[1 - i];
       if (result < carries || result >= scan.result_count) continue;
-      if (p.values()[static_cast<std::size_t>(x)].node >= 0 || uses[static_cast<std::size_t>(node.operands[i])] != 1) continue;
-      if (p.values()[static_cast<std::size_t>(x)].type != p.values()[static_cast<std::size_t>(node.operands[i])].type) continue;
+      if (p.values()[static_cast<std::size_t>(x)].node >= 0 ||
+          uses[static_cast<std::size_t>(node.operands[i])] != 1)
+        continue;
+      if (p.values()[static_cast<std::size_t>(x)].type !=
+          p.values()[static_cast<std::size_t>(node.operands[i])].type)
+        continue;
       out.push_back({node.first_result, x, result});
       break;
     }

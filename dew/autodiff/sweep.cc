@@ -6,7 +6,9 @@
 
 namespace dew {
 
-Type cotangent_type(const ValueInfo& info) { return {info.weight ? DType::f32 : info.type.dtype, info.type.shape}; }
+Type cotangent_type(const ValueInfo& info) {
+  return {info.weight ? DType::f32 : info.type.dtype, info.type.shape};
+}
 
 Sweep::Sweep(Program& program, std::span<const Value> wrt, ScanRule scan_rule)
     : program_(program),
@@ -29,8 +31,9 @@ void Sweep::contribute(Value to, Value cotangent) {
   const auto id = static_cast<std::size_t>(to.id);
   if (!cotangent.valid() || id >= depends_.size() || !depends_[id]) return;
   const Type want = cotangent_type(program_.values()[id]);
-  DEW_CHECK(cotangent.shape() == want.shape,
-            format("cotangent {} of %{} {}", to_string(cotangent.type()), to.id, to_string(to.type())));
+  DEW_CHECK(
+      cotangent.shape() == want.shape,
+      format("cotangent {} of %{} {}", to_string(cotangent.type()), to.id, to_string(to.type())));
   if (cotangent.dtype() != want.dtype) cotangent = convert(cotangent, want.dtype);
   const ValueInfo& info = program_.info(cotangent);
   if (info.like < 0 && info.hint < 0) program_.set_hint(cotangent, to.id);
@@ -75,7 +78,8 @@ void Sweep::visit(int n) {
     DEW_CHECK(node.op->vjp != nullptr, format("{} has no gradient", node.op->name));
     grads = node.op->vjp({node.attrs, operands, results, cotangents});
   }
-  DEW_CHECK(grads.size() == operands.size(), format("vjp of {}: {} cotangents", node.op->name, grads.size()));
+  DEW_CHECK(grads.size() == operands.size(),
+            format("vjp of {}: {} cotangents", node.op->name, grads.size()));
   for (std::size_t i = 0; i < operands.size(); ++i) {
     if (needs[i]) contribute(operands[i], grads[i]);
   }

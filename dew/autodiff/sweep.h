@@ -10,9 +10,10 @@ namespace dew {
 
 class Sweep {
  public:
-  // What is done with a scan: given its node and the cotangents of its results (invalid: none), returns those of its
-  // operands. `needs` says which operands want one.
-  using ScanRule = std::function<std::vector<Value>(int node, std::span<const Value> cotangents, const std::vector<bool>& needs)>;
+  // What is done with a scan: given its node and the cotangents of its results (invalid: none),
+  // returns those of its operands. `needs` says which operands want one.
+  using ScanRule = std::function<std::vector<Value>(int node, std::span<const Value> cotangents,
+                                                    const std::vector<bool>& needs)>;
 
   // Values that depend on `wrt` get cotangents. Only nodes that exist now are swept.
   Sweep(Program& program, std::span<const Value> wrt, ScanRule scan_rule);
@@ -36,7 +37,8 @@ class Sweep {
   std::vector<std::vector<Value>> pending_;  // contributions, per value
 };
 
-// Type of the cotangent of a value: f32 for weights, whose gradients are summed over the whole batch.
+// Type of the cotangent of a value: f32 for weights, whose gradients are summed over the whole
+// batch.
 Type cotangent_type(const ValueInfo& info);
 
 }  // namespace dew

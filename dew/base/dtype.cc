@@ -4,12 +4,18 @@ namespace dew {
 
 std::string_view name(DType t) {
   switch (t) {
-    case DType::f32: return "f32";
-    case DType::bf16: return "bf16";
-    case DType::f64: return "f64";
-    case DType::i32: return "i32";
-    case DType::u32: return "u32";
-    case DType::pred: return "pred";
+    case DType::f32:
+      return "f32";
+    case DType::bf16:
+      return "bf16";
+    case DType::f64:
+      return "f64";
+    case DType::i32:
+      return "i32";
+    case DType::u32:
+      return "u32";
+    case DType::pred:
+      return "pred";
   }
   return "?";
 }

@@ -9,17 +9,22 @@
 
 namespace dew {
 
-// `f64` never appears in a program that runs: it is the type in which the reference interpreter judges.
+// `f64` never appears in a program that runs: it is the type in which the reference interpreter
+// judges.
 enum class DType : std::uint8_t { f32, bf16, f64, i32, u32, pred };
 
 constexpr std::int64_t byte_size(DType t) {
   switch (t) {
-    case DType::f64: return 8;
+    case DType::f64:
+      return 8;
     case DType::f32:
     case DType::i32:
-    case DType::u32: return 4;
-    case DType::bf16: return 2;
-    case DType::pred: return 1;
+    case DType::u32:
+      return 4;
+    case DType::bf16:
+      return 2;
+    case DType::pred:
+      return 1;
   }
   return 0;
 }

@@ -9,7 +9,8 @@ void fail(ErrorCode code, const std::string& message, std::string hint) {
 }
 
 void check_failed(const char* file, int line, const char* condition, const std::string& message) {
-  throw Error(ErrorCode::internal, format("{}:{}: check failed: {}: {}", file, line, condition, message));
+  throw Error(ErrorCode::internal,
+              format("{}:{}: check failed: {}: {}", file, line, condition, message));
 }
 
 }  // namespace dew

@@ -6,7 +6,8 @@
 
 namespace dew {
 
-// What kind of thing went wrong. The values are the exit statuses of the command line and never change.
+// What kind of thing went wrong. The values are the exit statuses of the command line and never
+// change.
 enum class ErrorCode {
   internal = 1,        // a bug of ours
   usage = 2,           // command line, config, or an argument of the library
@@ -17,7 +18,8 @@ enum class ErrorCode {
   process = 7,         // a process of the job or its communication failed
 };
 
-// Something a user or the world can cause. `what()` is one line: what was asked, the values, what would work.
+// Something a user or the world can cause. `what()` is one line: what was asked, the values, what
+// would work.
 class Error : public std::runtime_error {
  public:
   Error(ErrorCode code, const std::string& message, std::string hint = {})
@@ -35,12 +37,13 @@ class Error : public std::runtime_error {
 [[noreturn]] void fail(ErrorCode code, const std::string& message, std::string hint = {});
 
 // Throws ErrorCode::internal with file and line; called by DEW_CHECK only.
-[[noreturn]] void check_failed(const char* file, int line, const char* condition, const std::string& message);
+[[noreturn]] void check_failed(const char* file, int line, const char* condition,
+                               const std::string& message);
 
 }  // namespace dew
 
 // A condition that only a bug of ours can break; `message` is evaluated on failure only.
-#define DEW_CHECK(condition, message)                                         \
-  do {                                                                        \
+#define DEW_CHECK(condition, message)                                                 \
+  do {                                                                                \
     if (!(condition)) ::dew::check_failed(__FILE__, __LINE__, #condition, (message)); \
   } while (false)

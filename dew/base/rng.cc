@@ -8,17 +8,20 @@
 namespace dew {
 namespace {
 
-// P. J. Acklam's rational approximation of the inverse normal distribution function (relative error 1.2e-9).
+// P. J. Acklam's rational approximation of the inverse normal distribution function (relative
+// error 1.2e-9).
 double inverse_normal_central(double q) {  // argument 0.5 + q
   const double r = q * q;
   const double num =
-      ((((-3.969683028665376e+01 * r + 2.209460984245205e+02) * r - 2.759285104469687e+02) * r + 1.383577518672690e+02) *
+      ((((-3.969683028665376e+01 * r + 2.209460984245205e+02) * r - 2.759285104469687e+02) * r +
+        1.383577518672690e+02) *
            r -
        3.066479806614716e+01) *
           r +
       2.506628277459239e+00;
   const double den =
-      ((((-5.447609879822406e+01 * r + 1.615858368580409e+02) * r - 1.556989798598866e+02) * r + 6.680131188771972e+01) *
+      ((((-5.447609879822406e+01 * r + 1.615858368580409e+02) * r - 1.556989798598866e+02) * r +
+        6.680131188771972e+01) *
            r -
        1.328068155288572e+01) *
           r +
@@ -29,13 +32,16 @@ double inverse_normal_central(double q) {  // argument 0.5 + q
 double inverse_normal_tail(double p) {  // p below 0.02425
   const double q = std::sqrt(-2.0 * std::log(p));
   const double num =
-      ((((-7.784894002430293e-03 * q - 3.223964580411365e-01) * q - 2.400758277161838e+00) * q - 2.549732539343734e+00) *
+      ((((-7.784894002430293e-03 * q - 3.223964580411365e-01) * q - 2.400758277161838e+00) * q -
+        2.549732539343734e+00) *
            q +
        4.374664141464968e+00) *
           q +
       2.938163982698783e+00;
   const double den =
-      (((7.784695709041462e-03 * q + 3.224671290700398e-01) * q + 2.445134137142996e+00) * q + 3.754408661907416e+00) * q +
+      (((7.784695709041462e-03 * q + 3.224671290700398e-01) * q + 2.445134137142996e+00) * q +
+       3.754408661907416e+00) *
+          q +
       1.0;
   return num / den;
 }
@@ -55,8 +61,10 @@ void fill(RandomKey key, std::uint64_t first, std::span<float> out, Map map) {
   for (std::size_t i = 0; i < out.size();) {
     const std::uint64_t n = first + i;
     const std::uint64_t block = n / 4;
-    const auto words = philox(key, {static_cast<std::uint32_t>(block), static_cast<std::uint32_t>(block >> 32), 0, 0});
-    for (std::size_t lane = n % 4; lane < 4 && i < out.size(); ++lane, ++i) out[i] = map(unit(words[lane]));
+    const auto words = philox(
+        key, {static_cast<std::uint32_t>(block), static_cast<std::uint32_t>(block >> 32), 0, 0});
+    for (std::size_t lane = n % 4; lane < 4 && i < out.size(); ++lane, ++i)
+      out[i] = map(unit(words[lane]));
   }
 }
 

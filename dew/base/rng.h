@@ -1,6 +1,6 @@
-// Counter-based random numbers: a pure function of key and counter, so the same weights, masks and orders appear on every
-// mesh, process count and backend. Generator: Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3",
-// SC 2011).
+// Counter-based random numbers: a pure function of key and counter, so the same weights, masks and
+// orders appear on every mesh, process count and backend. Generator: Philox4x32-10 (Salmon et al.,
+// "Parallel random numbers: as easy as 1, 2, 3", SC 2011).
 #pragma once
 
 #include <array>
@@ -43,7 +43,8 @@ inline RandomKey fold(RandomKey key, std::uint32_t a, std::uint32_t b = 0, std::
 
 RandomKey key_from_seed(std::uint64_t seed);
 
-// A key for a name (a parameter's initial values, the order of an epoch): XXH3-64 of the name as counter.
+// A key for a name (a parameter's initial values, the order of an epoch): XXH3-64 of the name as
+// counter.
 RandomKey fold(RandomKey key, std::string_view name);
 
 // In (0, 1), from the upper 24 bits: never 0, never 1, exact in f32.
@@ -51,11 +52,13 @@ inline float uniform(std::uint32_t bits) {
   return (static_cast<float>(bits >> 8) + 0.5f) * 0x1p-24f;
 }
 
-// out[i] = std * z(first + i), z standard normal: element n is word n % 4 of philox(key, n / 4) through the inverse of the
-// normal distribution function, so any part of an array can be filled alone. Threads may fill parts side by side.
+// out[i] = std * z(first + i), z standard normal: element n is word n % 4 of philox(key, n / 4)
+// through the inverse of the normal distribution function, so any part of an array can be filled
+// alone. Threads may fill parts side by side.
 void fill_normal(RandomKey key, std::uint64_t first, float std, std::span<float> out);
 
-// The same for a normal distribution cut to two standard deviations and then widened to variance one.
+// The same for a normal distribution cut to two standard deviations and then widened to variance
+// one.
 void fill_truncated_normal(RandomKey key, std::uint64_t first, float std, std::span<float> out);
 
 }  // namespace dew

@@ -9,7 +9,7 @@
 #include <thread>
 
 #include "dew/base/digest.h"
-#include "dew/checkpoint/sample_test_util.h"
+#include "dew/checkpoint/sample_test_support.h"
 
 namespace dew {
 namespace {
@@ -69,7 +69,7 @@ TEST(Checkpoint, TheSameBytesEveryTime) {
   const TempDir a, b;
   const Path one = Sample().write(a.path()), two = Sample().write(b.path());
   for (const std::string& name : list_directory(one, ErrorCode::internal)) {
-    EXPECT_EQ(text_of(one / name), text_of(two / name)) << name;
+    EXPECT_EQ(read_text(one / name), read_text(two / name)) << name;
   }
 }
 
@@ -123,14 +123,14 @@ TEST(Checkpoint, FromAnyThread) {
 TEST(Checkpoint, WhatIsAskedForMustBeThere) {
   const TempDir dir;
   const CheckpointReader reader(Sample().write(dir.path()));
-  EXPECT_THAT(error_of([&] { reader.require("params/b", DType::f32, {3}); }),
+  EXPECT_THAT(refusal([&] { reader.require("params/b", DType::f32, {3}); }),
               HasSubstr("no tensor 'params/b'"));
-  EXPECT_THAT(error_of([&] {
+  EXPECT_THAT(refusal([&] {
                 reader.require("params/a", DType::f32, {3, 5, 3});
               }),
               HasSubstr("is f32[3,5,2], but f32[3,5,3] is needed"));
-  error_of([&] { reader.require("params/a", DType::bf16, {3, 5, 2}); });
-  error_of([&] { reader.read_extra_file("other.json"); });
+  refusal([&] { reader.require("params/a", DType::bf16, {3, 5, 2}); });
+  refusal([&] { reader.read_extra_file("other.json"); });
 }
 
 // Reads all of it, the way a resume does.
@@ -146,15 +146,15 @@ TEST(Checkpoint, EveryFlippedBitIsFound) {
   const Path path = Sample().write(dir.path(), 400, {.shard_bytes = 128});
   int flips = 0;
   for (const std::string& name : list_directory(path, ErrorCode::internal)) {
-    std::string text = text_of(path / name);
+    std::string text = read_text(path / name);
     for (std::size_t i = 0; i < text.size(); ++i, ++flips) {
       const char good = text[i];
       text[i] = static_cast<char>(good ^ (1 << (i % 8)));
-      overwrite(path / name, text);
-      EXPECT_THAT(error_of([&] { read_everything(path); }), HasSubstr(name)) << i;
+      write_text(path / name, text);
+      EXPECT_THAT(refusal([&] { read_everything(path); }), HasSubstr(name)) << i;
       text[i] = good;
     }
-    overwrite(path / name, text);
+    write_text(path / name, text);
   }
   read_everything(path);
   EXPECT_GT(flips, 3000);
@@ -165,11 +165,11 @@ TEST(Checkpoint, DamagedTensorsAreNamed) {
   const Path path = Sample().write(dir.path());
   const CheckpointReader before(path);
   const StoredPiece piece = before.find("opt/m/a")->pieces[2];
-  std::string text = text_of(path / piece.file);
+  std::string text = read_text(path / piece.file);
   text[static_cast<std::size_t>(piece.offset)] ^= 1;
-  overwrite(path / piece.file, text);
+  write_text(path / piece.file, text);
   const CheckpointReader reader(path);
-  EXPECT_THAT(error_of([&] {
+  EXPECT_THAT(refusal([&] {
                 read(reader, "opt/m/a", whole({5, 7}));
               }),
               AllOf(HasSubstr("tensor 'opt/m/a'"), HasSubstr("[3:5,0:4]"), HasSubstr(piece.file)));
@@ -181,23 +181,23 @@ TEST(Checkpoint, MissingAndTruncatedFiles) {
   const TempDir dir;
   const Path path = Sample().write(dir.path(), 400, {.shard_bytes = 128});
   for (const std::string& name : list_directory(path, ErrorCode::internal)) {
-    const std::string text = text_of(path / name);
-    overwrite(path / name, std::string_view(text).substr(0, text.size() - 1));
-    EXPECT_THAT(error_of([&] { read_everything(path); }), HasSubstr(name));
-    overwrite(path / name, text + "x");
-    EXPECT_THAT(error_of([&] { read_everything(path); }), HasSubstr(name));
-    overwrite(path / name, "");
-    error_of([&] { read_everything(path); });
+    const std::string text = read_text(path / name);
+    write_text(path / name, std::string_view(text).substr(0, text.size() - 1));
+    EXPECT_THAT(refusal([&] { read_everything(path); }), HasSubstr(name));
+    write_text(path / name, text + "x");
+    EXPECT_THAT(refusal([&] { read_everything(path); }), HasSubstr(name));
+    write_text(path / name, "");
+    refusal([&] { read_everything(path); });
     remove_quietly(path / name);
-    EXPECT_THAT(error_of([&] { read_everything(path); }), HasSubstr(name));
+    EXPECT_THAT(refusal([&] { read_everything(path); }), HasSubstr(name));
     create_directory(path / name, ErrorCode::internal);
-    error_of([&] { read_everything(path); });
+    refusal([&] { read_everything(path); });
     remove_quietly(path / name);
-    overwrite(path / name, text);
+    write_text(path / name, text);
   }
   read_everything(path);
-  error_of([&] { CheckpointReader(dir / "nothing"); });
-  error_of([&] { CheckpointReader(path / kManifestName); });
+  refusal([&] { CheckpointReader(dir / "nothing"); });
+  refusal([&] { CheckpointReader(path / kManifestName); });
 }
 
 TEST(Checkpoint, NonFiniteValuesAreNotSaved) {
@@ -208,15 +208,15 @@ TEST(Checkpoint, NonFiniteValuesAreNotSaved) {
     writer.declare(tensor("params/a", DType::f32, {3}));
     const std::vector<float> values = {1, bad, std::numeric_limits<float>::max()};
     EXPECT_THAT(
-        error_of([&] { writer.add("params/a", std::as_bytes(std::span(values))); },
-                 ErrorCode::non_finite),
+        refusal([&] { writer.add("params/a", std::as_bytes(std::span(values))); },
+                ErrorCode::non_finite),
         AllOf(HasSubstr("step 400 is not saved"), HasSubstr("'params/a'"), HasSubstr("element 1")));
   }
   EXPECT_TRUE(list_directory(dir.path(), ErrorCode::internal).empty());
   CheckpointWriter writer(dir.path(), sample_info());
   writer.declare(tensor("params/h", DType::bf16, {1}));
   const std::vector<bf16> half = {bf16(inf)};
-  error_of([&] { writer.add("params/h", std::as_bytes(std::span(half))); }, ErrorCode::non_finite);
+  refusal([&] { writer.add("params/h", std::as_bytes(std::span(half))); }, ErrorCode::non_finite);
 }
 
 TEST(Checkpoint, BugsOfTheCallerAreFound) {
@@ -225,20 +225,20 @@ TEST(Checkpoint, BugsOfTheCallerAreFound) {
   const Bytes two = ramp(2);
   CheckpointWriter writer(dir.path(), sample_info());
   writer.declare(tensor("params/a", DType::f32, {4}));
-  error_of([&] { writer.declare(tensor("params/a", DType::f32, {4})); }, code);
-  error_of([&] { writer.declare(tensor("params/a b", DType::f32, {4})); }, code);
-  error_of([&] { writer.add("params/b", two); }, code);
-  error_of([&] { writer.add("params/a", two); }, code);
-  error_of([&] { writer.add("params/a", {{3}, {2}}, two); }, code);
+  refusal([&] { writer.declare(tensor("params/a", DType::f32, {4})); }, code);
+  refusal([&] { writer.declare(tensor("params/a b", DType::f32, {4})); }, code);
+  refusal([&] { writer.add("params/b", two); }, code);
+  refusal([&] { writer.add("params/a", two); }, code);
+  refusal([&] { writer.add("params/a", {{3}, {2}}, two); }, code);
   writer.add("params/a", {{0}, {2}}, two);
-  EXPECT_THAT(error_of([&] { writer.commit(); }, code), HasSubstr("2 of 4 elements"));
+  EXPECT_THAT(refusal([&] { writer.commit(); }, code), HasSubstr("2 of 4 elements"));
 }
 
 TEST(Checkpoint, ACompleteOneIsNotOverwritten) {
   const TempDir dir;
   const Sample sample;
   const Path path = sample.write(dir.path());
-  EXPECT_THAT(error_of([&] { sample.write(dir.path()); }), HasSubstr("exists and is complete"));
+  EXPECT_THAT(refusal([&] { sample.write(dir.path()); }), HasSubstr("exists and is complete"));
   expect_all(CheckpointReader(path), sample);
 }
 
@@ -248,7 +248,7 @@ TEST(Checkpoint, ADamagedOneIsReplacedAndKept) {
   for (int round = 0; round < 2; ++round) {
     const Path path = round == 0 ? sample.write(dir.path()) : dir / "step_00000400";
     const std::string shard = CheckpointReader(path).manifest().shards[0].name;
-    overwrite(path / shard, text_of(path / shard).replace(300, 1, 1, '\x7f'));
+    write_text(path / shard, read_text(path / shard).replace(300, 1, 1, '\x7f'));
     EXPECT_EQ(sample.write(dir.path()), path);
     expect_all(CheckpointReader(path), sample);
     EXPECT_THAT(list_directory(dir.path(), ErrorCode::internal),

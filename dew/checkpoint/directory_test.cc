@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "dew/checkpoint/sample_test_util.h"
+#include "dew/checkpoint/sample_test_support.h"
 
 namespace dew {
 namespace {
@@ -34,9 +34,9 @@ std::vector<std::int64_t> steps(const std::vector<CheckpointEntry>& entries) {
 // Damage that only the digests of the pieces show.
 void damage(const Path& checkpoint) {
   const Path shard = checkpoint / CheckpointReader(checkpoint).manifest().shards[0].name;
-  std::string text = text_of(shard);
+  std::string text = read_text(shard);
   text.back() = static_cast<char>(text.back() ^ 1);
-  overwrite(shard, text);
+  write_text(shard, text);
 }
 
 TEST(CheckpointDirectory, StepsAreNumbers) {
@@ -55,7 +55,7 @@ TEST(CheckpointDirectory, OtherNamesAreNotCheckpoints) {
                            "step_4.broken", "steps", "best", "step_99999999999999999999"}) {
     create_directory(dir / name, ErrorCode::internal);
   }
-  overwrite(dir / "step_00000007", "a file");
+  write_text(dir / "step_00000007", "a file");
   EXPECT_THAT(list_checkpoints(dir.path()), IsEmpty());
   EXPECT_FALSE(newest_checkpoint(dir.path()).found);
   EXPECT_THAT(list_checkpoints(dir / "nothing"), IsEmpty());
@@ -101,7 +101,7 @@ TEST(CheckpointDirectory, RetentionLeavesWhatIsNotIts) {
   for (std::int64_t step = 1; step <= 4; ++step) write_small(dir.path(), step);
   write_small(dir.path(), 100, "another run");
   create_directory(dir / "step_00000000", ErrorCode::internal);
-  overwrite(dir / "notes.txt", "mine");
+  write_text(dir / "notes.txt", "mine");
   remove_quietly(dir / "step_00000001" / kManifestName);
   apply_retention(dir.path(), 1, "mine");
   EXPECT_THAT(names(dir.path()), ElementsAre("notes.txt", "step_00000000", "step_00000001",
@@ -112,7 +112,7 @@ TEST(CheckpointDirectory, RetentionLeavesWhatIsNotIts) {
 TEST(CheckpointDirectory, RetentionCountsCompleteOnes) {
   const TempDir dir;
   for (std::int64_t step = 1; step <= 4; ++step) write_small(dir.path(), step);
-  overwrite(dir / "step_00000003" / kManifestName, "{}");
+  write_text(dir / "step_00000003" / kManifestName, "{}");
   remove_quietly(dir / "step_00000004" / "shard-00000-00000.safetensors");
   EXPECT_EQ(apply_retention(dir.path(), 1).size(), 1u);
   EXPECT_EQ(newest_checkpoint(dir.path()).found->step, 2);
@@ -124,7 +124,7 @@ TEST(CheckpointDirectory, LeftoversAreIgnoredAndCleaned) {
   for (const char* name :
        {"step_00000002.partial", "step_00000003.partial", "mine.partial", "step_x.partial"}) {
     create_directory(dir / name, ErrorCode::internal);
-    overwrite(dir / name / kManifestName, "{");
+    write_text(dir / name / kManifestName, "{");
   }
   EXPECT_EQ(newest_checkpoint(dir.path()).found->step, 1);
   EXPECT_THAT(newest_checkpoint(dir.path()).skipped, IsEmpty());
@@ -153,9 +153,9 @@ TEST(CheckpointDirectory, PathsOfUsers) {
   remove_quietly(newest / kManifestName);
   EXPECT_EQ(resolve_checkpoint(run), checkpoints_of_run(run) / "step_00000005");
   remove_quietly(checkpoints_of_run(run) / "step_00000005");
-  EXPECT_THAT(error_of([&] { resolve_checkpoint(run); }), HasSubstr("no complete checkpoint"));
-  EXPECT_THAT(error_of([&] { resolve_checkpoint(dir / "typo"); }), HasSubstr("does not exist"));
-  EXPECT_THAT(error_of([&] { resolve_checkpoint(dir.path()); }),
+  EXPECT_THAT(refusal([&] { resolve_checkpoint(run); }), HasSubstr("no complete checkpoint"));
+  EXPECT_THAT(refusal([&] { resolve_checkpoint(dir / "typo"); }), HasSubstr("does not exist"));
+  EXPECT_THAT(refusal([&] { resolve_checkpoint(dir.path()); }),
               HasSubstr("manifest.json is missing"));
 }
 

@@ -8,7 +8,7 @@
 #include <limits>
 
 #include "dew/base/digest.h"
-#include "dew/checkpoint/sample_test_util.h"
+#include "dew/checkpoint/sample_test_support.h"
 
 namespace dew {
 namespace {
@@ -42,7 +42,7 @@ Manifest sample() {
 }
 
 std::string refused(const Manifest& manifest) {
-  return error_of([&] { parse_manifest(manifest_text(manifest), "m"); });
+  return refusal([&] { parse_manifest(manifest_text(manifest), "m"); });
 }
 
 TEST(Manifest, RoundTrip) {
@@ -66,7 +66,7 @@ TEST(Manifest, ANonFiniteLossIsNull) {
 TEST(Manifest, EveryTruncationIsFound) {
   const std::string text = manifest_text(sample());
   for (std::size_t n = 0; n < text.size(); ++n) {
-    error_of([&] { parse_manifest(std::string_view(text).substr(0, n), "m"); });
+    refusal([&] { parse_manifest(std::string_view(text).substr(0, n), "m"); });
   }
 }
 
@@ -75,7 +75,7 @@ TEST(Manifest, EveryFlippedBitIsFound) {
   for (char& c : text) {
     for (int bit = 0; bit < 8; ++bit) {
       c = static_cast<char>(c ^ (1 << bit));
-      error_of([&] { parse_manifest(text, "m"); });
+      refusal([&] { parse_manifest(text, "m"); });
       c = static_cast<char>(c ^ (1 << bit));
     }
   }
@@ -91,9 +91,9 @@ std::string resealed(std::string text, const std::string& from, const std::strin
 TEST(Manifest, Versions) {
   const std::string text = manifest_text(sample());
   EXPECT_THAT(
-      error_of([&] { parse_manifest(resealed(text, "\"version\": 1", "\"version\": 2"), "m"); }),
+      refusal([&] { parse_manifest(resealed(text, "\"version\": 1", "\"version\": 2"), "m"); }),
       HasSubstr("format version 2, this program reads up to 1"));
-  EXPECT_THAT(error_of([&] { parse_manifest(resealed(text, "dew checkpoint", "other"), "m"); }),
+  EXPECT_THAT(refusal([&] { parse_manifest(resealed(text, "dew checkpoint", "other"), "m"); }),
               HasSubstr("'format' must be"));
   // Members that a later program adds within the version are no error.
   EXPECT_EQ(parse_manifest(resealed(text, "{\n", "{\n\"later\": [1],\n"), "m"), sample());
@@ -119,7 +119,7 @@ TEST(Manifest, MembersOfTheWrongKind) {
       {"\"name\":\"params/a\"", "\"name\":\"\"", "cannot be the name"},
   };
   for (const auto& [from, to, message] : cases) {
-    EXPECT_THAT(error_of([&] { parse_manifest(resealed(text, from, to), "m"); }),
+    EXPECT_THAT(refusal([&] { parse_manifest(resealed(text, from, to), "m"); }),
                 HasSubstr(message));
   }
 }

@@ -8,7 +8,7 @@
 #include <limits>
 
 #include "dew/base/digest.h"
-#include "dew/checkpoint/sample_test_util.h"
+#include "dew/checkpoint/sample_test_support.h"
 
 namespace dew {
 namespace {
@@ -46,7 +46,7 @@ TEST(Safetensors, RoundTrip) {
   writer.write(std::span(a).subspan(5));
   writer.write(Bytes{std::byte{'s'}});
   writer.finish();
-  const std::string text = text_of(dir / "x.safetensors");
+  const std::string text = read_text(dir / "x.safetensors");
   EXPECT_EQ(static_cast<std::int64_t>(text.size()), writer.file_bytes());
   EXPECT_EQ(writer.header_bytes() % 8, 0);
   EXPECT_EQ(
@@ -156,7 +156,7 @@ std::vector<Hostile> hostile_files() {
 TEST(Safetensors, HostileFilesAreRefused) {
   for (const Hostile& hostile : hostile_files()) {
     SCOPED_TRACE(hostile.what);
-    const std::string message = error_of([&] { parse(hostile.file); });
+    const std::string message = refusal([&] { parse(hostile.file); });
     EXPECT_THAT(message, AllOf(HasSubstr(hostile.message), HasSubstr("f: ")));
     EXPECT_LT(message.size(), 600u);
   }
@@ -169,18 +169,18 @@ TEST(Safetensors, EveryTruncationIsFound) {
                             {.name = "b", .type = StoredType::bf16, .shape = {5}}});
   writer.write(Bytes(22));
   writer.finish();
-  const std::string text = text_of(dir / "x");
+  const std::string text = read_text(dir / "x");
   EXPECT_EQ(parse(text).tensors.size(), 2u);
-  for (std::size_t n = 0; n < text.size(); ++n) error_of([&] { parse(text.substr(0, n)); });
-  error_of([&] { parse(text + "x"); });
+  for (std::size_t n = 0; n < text.size(); ++n) refusal([&] { parse(text.substr(0, n)); });
+  refusal([&] { parse(text + "x"); });
 }
 
 TEST(Safetensors, MissingFilesAndDirectories) {
   const TempDir dir;
-  EXPECT_THAT(error_of([&] { SafetensorsFile(dir / "no", ErrorCode::checkpoint); }),
+  EXPECT_THAT(refusal([&] { SafetensorsFile(dir / "no", ErrorCode::checkpoint); }),
               HasSubstr("No such file"));
-  error_of([&] { SafetensorsFile(dir.path(), ErrorCode::checkpoint); });
-  error_of([&] { SafetensorsFile(dir.path(), ErrorCode::data); }, ErrorCode::data);
+  refusal([&] { SafetensorsFile(dir.path(), ErrorCode::checkpoint); });
+  refusal([&] { SafetensorsFile(dir.path(), ErrorCode::data); }, ErrorCode::data);
 }
 
 // Above 4 GiB, where 32-bit offsets wrap. The file is a hole and takes no room.
@@ -190,7 +190,7 @@ TEST(Safetensors, LargeOffsets) {
   const std::string header =
       R"({"big":{"dtype":"U8","shape":[5368709120],"data_offsets":[0,5368709120]},)"
       R"("last":{"dtype":"F32","shape":[1],"data_offsets":[5368709120,5368709124]}})";
-  overwrite(dir / "x", file_of(header, 0));
+  write_text(dir / "x", file_of(header, 0));
   std::filesystem::resize_file(dir / "x", 8 + header.size() + static_cast<std::uint64_t>(big) + 4);
   const SafetensorsFile file(dir / "x", ErrorCode::checkpoint);
   EXPECT_EQ(file.find("big")->bytes, big);
@@ -246,12 +246,12 @@ TEST(Safetensors, IntegersConvert) {
   EXPECT_THAT(integers<std::uint16_t>(StoredType::u16, {65535}), ElementsAre(65535));
   EXPECT_THAT(integers<std::uint8_t>(StoredType::u8, {255}), ElementsAre(255));
   EXPECT_THAT(integers<std::uint8_t>(StoredType::boolean, {0, 1}), ElementsAre(0, 1));
-  error_of(
+  refusal(
       [] {
         integers<std::uint64_t>(StoredType::u64, {1, ~std::uint64_t{0}});
       },
       ErrorCode::data);
-  error_of([] { integers<std::uint8_t>(StoredType::boolean, {2}); }, ErrorCode::data);
+  refusal([] { integers<std::uint8_t>(StoredType::boolean, {2}); }, ErrorCode::data);
 }
 
 TEST(Safetensors, EveryTypeHasItsName) {

@@ -1,5 +1,5 @@
 // Token directories: train.bin and val.bin (flat little-endian ids), described by meta.json.
-// docs/data_format.md.
+// dew/data/FORMAT.md.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// Attributes of nodes: a closed set of plain structs that ops share. Each lists its fields once, in `fields`; equality,
-// printing and parsing follow from that list.
+// Attributes of nodes: a closed set of plain structs that ops share. Each lists its fields once, in
+// `fields`; equality, printing and parsing follow from that list.
 #pragma once
 
 #include <cstdint>
@@ -19,11 +19,14 @@ struct NoAttrs {
   bool operator==(const NoAttrs&) const = default;
 };
 
-// Dimensions that an op works on: reduced ones, the counted one of iota, the joined one of concatenate.
+// Dimensions that an op works on: reduced ones, the counted one of iota, the joined one of
+// concatenate.
 struct Axes {
   Dims dims;
   template <class Self, class F>
-  static void fields(Self& s, F&& f) { f("dims", s.dims); }
+  static void fields(Self& s, F&& f) {
+    f("dims", s.dims);
+  }
   bool operator==(const Axes&) const = default;
 };
 
@@ -31,11 +34,14 @@ struct Axes {
 struct Permutation {
   Dims order;
   template <class Self, class F>
-  static void fields(Self& s, F&& f) { f("order", s.order); }
+  static void fields(Self& s, F&& f) {
+    f("order", s.order);
+  }
   bool operator==(const Permutation&) const = default;
 };
 
-// dot: result dimensions are batch, free dimensions of lhs, free dimensions of rhs, each in operand order.
+// dot: result dimensions are batch, free dimensions of lhs, free dimensions of rhs, each in operand
+// order.
 struct DotDims {
   Dims lhs_batch, rhs_batch, lhs_contract, rhs_contract;
   DType out = DType::f32;
@@ -50,8 +56,8 @@ struct DotDims {
   bool operator==(const DotDims&) const = default;
 };
 
-// broadcast: operand dimension i becomes result dimension dims[i] (ascending, equal sizes); all others are new.
-// reshape: `dims` is empty.
+// broadcast: operand dimension i becomes result dimension dims[i] (ascending, equal sizes); all
+// others are new. reshape: `dims` is empty.
 struct NewShape {
   Dims shape, dims;
   template <class Self, class F>
@@ -99,7 +105,9 @@ struct Fill {
 struct ConvertTo {
   DType dtype = DType::f32;
   template <class Self, class F>
-  static void fields(Self& s, F&& f) { f("dtype", s.dtype); }
+  static void fields(Self& s, F&& f) {
+    f("dtype", s.dtype);
+  }
   bool operator==(const ConvertTo&) const = default;
 };
 
@@ -107,12 +115,14 @@ struct ConvertTo {
 struct Number {
   double value = 0;
   template <class Self, class F>
-  static void fields(Self& s, F&& f) { f("value", s.value); }
+  static void fields(Self& s, F&& f) {
+    f("value", s.value);
+  }
   bool operator==(const Number&) const = default;
 };
 
-// rope. `scaling` is "none", "linear" (positions / factor) or "llama3" (wavelength-dependent, four numbers).
-// `inverse` rotates by the negative angle: the gradient.
+// rope. `scaling` is "none", "linear" (positions / factor) or "llama3" (wavelength-dependent, four
+// numbers). `inverse` rotates by the negative angle: the gradient.
 struct RopeDims {
   std::string scaling = "none";
   double factor = 1, low_freq_factor = 1, high_freq_factor = 4;
@@ -143,8 +153,8 @@ struct AttentionAttrs {
   bool operator==(const AttentionAttrs&) const = default;
 };
 
-// head_loss: softcap > 0 caps logits as above; z_loss adds z_loss * lse^2 a token; with `gradients` the forward pass also
-// makes the gradients of states and table.
+// head_loss: softcap > 0 caps logits as above; z_loss adds z_loss * lse^2 a token; with `gradients`
+// the forward pass also makes the gradients of states and table.
 struct HeadAttrs {
   double z_loss = 0, softcap = 0;
   bool gradients = false;
@@ -157,7 +167,8 @@ struct HeadAttrs {
   bool operator==(const HeadAttrs&) const = default;
 };
 
-// random_bits: `shape` are the trailing dimensions after rows and columns. dropout: rate. `purpose` keeps streams apart.
+// random_bits: `shape` are the trailing dimensions after rows and columns. dropout: rate. `purpose`
+// keeps streams apart.
 struct RandomAttrs {
   std::int64_t purpose = 0;
   double rate = 0;
@@ -185,9 +196,9 @@ struct UpdateAttrs {
   bool operator==(const UpdateAttrs&) const = default;
 };
 
-// scan: `carries` loop-carried values, `slices` operands (and further results) stacked on a leading dimension of size
-// `length`, the remaining operands constant. `reverse` visits iteration length-1 first. Two scans are equal only if they
-// share the body.
+// scan: `carries` loop-carried values, `slices` operands (and further results) stacked on a leading
+// dimension of size `length`, the remaining operands constant. `reverse` visits iteration length-1
+// first. Two scans are equal only if they share the body.
 struct ScanAttrs {
   std::shared_ptr<const Program> body;
   std::int64_t carries = 0, slices = 0, length = 0;
@@ -202,7 +213,8 @@ struct ScanAttrs {
   bool operator==(const ScanAttrs&) const = default;
 };
 
-using Attrs = std::variant<NoAttrs, Axes, Permutation, DotDims, NewShape, SliceDims, PadDims, Fill, ConvertTo, Number,
-                           RopeDims, AttentionAttrs, HeadAttrs, RandomAttrs, UpdateAttrs, ScanAttrs>;
+using Attrs =
+    std::variant<NoAttrs, Axes, Permutation, DotDims, NewShape, SliceDims, PadDims, Fill, ConvertTo,
+                 Number, RopeDims, AttentionAttrs, HeadAttrs, RandomAttrs, UpdateAttrs, ScanAttrs>;
 
 }  // namespace dew

@@ -11,12 +11,13 @@ namespace {
 
 constexpr std::int64_t kUnknown = -1;
 
-// Reads one rule. Grammar: lists "->" lists { "|" section }; lists are separated by ',' or ';'; a dimension is a letter or
-// letters in parentheses; sections are "norep f..", "inner f:result..", "index f:operand..", "linear each|all operand..",
-// "once operand..".
+// Reads one rule. Grammar: lists "->" lists { "|" section }; lists are separated by ',' or ';'; a
+// dimension is a letter or letters in parentheses; sections are "norep f..", "inner f:result..",
+// "index f:operand..", "linear each|all operand..", "once operand..".
 class RuleReader {
  public:
-  RuleReader(std::string_view text, std::span<const Type> operands, std::span<const Type> results) : text_(text) {
+  RuleReader(std::string_view text, std::span<const Type> operands, std::span<const Type> results)
+      : text_(text) {
     read_lists(operands, rule_.operands);
     expect('-');
     expect('>');
@@ -83,7 +84,8 @@ class RuleReader {
         ++at_;
       }
       lists.push_back(read_dims());
-      if (lists.back().size() != types[i].shape.size()) bug(format("dimensions of {} expected", to_string(types[i])));
+      if (lists.back().size() != types[i].shape.size())
+        bug(format("dimensions of {} expected", to_string(types[i])));
     }
   }
 
@@ -131,8 +133,10 @@ class RuleReader {
     while (peek() != '\0' && peek() != '|') numbers.push_back(number());
   }
 
-  // Sizes from dimensions of one factor first (`compound` false); then a dimension of several may have one unknown.
-  void measure(std::span<const Type> types, const std::vector<FactorRule::DimFactors>& lists, bool compound) {
+  // Sizes from dimensions of one factor first (`compound` false); then a dimension of several may
+  // have one unknown.
+  void measure(std::span<const Type> types, const std::vector<FactorRule::DimFactors>& lists,
+               bool compound) {
     for (std::size_t i = 0; i < lists.size(); ++i) {
       for (std::size_t d = 0; d < lists[i].size(); ++d) {
         if ((lists[i][d].size() != 1) == compound) measure_dim(lists[i][d], types[i].shape[d]);
@@ -145,7 +149,8 @@ class RuleReader {
     std::int64_t* unknown = nullptr;
     for (int f : factors) {
       std::int64_t& factor = rule_.sizes[static_cast<std::size_t>(f)];
-      if (factor == kUnknown && unknown != nullptr) bug("two factors of one dimension without a size");
+      if (factor == kUnknown && unknown != nullptr)
+        bug("two factors of one dimension without a size");
       if (factor == kUnknown) {
         unknown = &factor;
       } else {
@@ -168,14 +173,17 @@ class RuleReader {
 
 bool FactorRule::result_has(int result, int factor) const {
   return std::ranges::any_of(results[static_cast<std::size_t>(result)],
-                             [factor](const std::vector<int>& dim) { return std::ranges::find(dim, factor) != dim.end(); });
+                             [factor](const std::vector<int>& dim) {
+                               return std::ranges::find(dim, factor) != dim.end();
+                             });
 }
 
 bool FactorRule::is_inner(int factor, int result) const {
   return std::ranges::find(inner, std::pair(factor, result)) != inner.end();
 }
 
-FactorRule factor_rule(std::string_view text, std::span<const Type> operands, std::span<const Type> results) {
+FactorRule factor_rule(std::string_view text, std::span<const Type> operands,
+                       std::span<const Type> results) {
   return RuleReader(text, operands, results).take();
 }
 
@@ -188,7 +196,8 @@ FactorRule pointwise_rule(std::span<const Type> operands, std::span<const Type> 
     dims.push_back({static_cast<int>(d)});
   }
   for (const Type& type : operands) {
-    DEW_CHECK(type.rank() == 0 || type.shape == rule.sizes, "an operand of another shape in a pointwise rule");
+    DEW_CHECK(type.rank() == 0 || type.shape == rule.sizes,
+              "an operand of another shape in a pointwise rule");
     rule.operands.push_back(type.rank() == 0 ? FactorRule::DimFactors{} : dims);
   }
   for (const Type& type : results) {

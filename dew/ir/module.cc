@@ -23,24 +23,28 @@ Type sliced_type(const Type& whole) {
 }  // namespace
 
 int Module::add_register(std::string name, Type type) {
-  DEW_CHECK(std::ranges::find(registers, name, &Register::name) == registers.end(), "register twice: " + name);
+  DEW_CHECK(std::ranges::find(registers, name, &Register::name) == registers.end(),
+            "register twice: " + name);
   registers.push_back({std::move(name), std::move(type)});
   return static_cast<int>(registers.size()) - 1;
 }
 
-int Module::register_index(std::string_view name) const { return index_of(registers, name, "register"); }
+int Module::register_index(std::string_view name) const {
+  return index_of(registers, name, "register");
+}
 
 int Module::list_index(std::string_view name) const { return index_of(lists, name, "call list"); }
 
-void add_call(Module& module, CallList& list, int program, const std::vector<std::string>& sliced, std::int64_t micro) {
+void add_call(Module& module, CallList& list, int program, const std::vector<std::string>& sliced,
+              std::int64_t micro) {
   const Program& p = module.programs[static_cast<std::size_t>(program)];
   Call call{.program = program, .inputs = {}, .outputs = {}, .sliced = {}, .micro = micro};
   const auto bind = [&](const std::string& name, const Type& type, bool slice) {
     const int r = module.register_index(name);
     const Type& whole = module.registers[static_cast<std::size_t>(r)].type;
     const Type seen = slice ? sliced_type(whole) : whole;
-    DEW_CHECK(seen == type, format("{}: {} is {} in the program, {} in its register", p.name(), name, to_string(type),
-                                   to_string(seen)));
+    DEW_CHECK(seen == type, format("{}: {} is {} in the program, {} in its register", p.name(),
+                                   name, to_string(type), to_string(seen)));
     return r;
   };
   for (const int id : p.inputs()) {
@@ -50,7 +54,8 @@ void add_call(Module& module, CallList& list, int program, const std::vector<std
     call.sliced.push_back(slice);
   }
   for (const Output& out : p.outputs()) {
-    call.outputs.push_back(bind(out.name, p.values()[static_cast<std::size_t>(out.value)].type, false));
+    call.outputs.push_back(
+        bind(out.name, p.values()[static_cast<std::size_t>(out.value)].type, false));
   }
   list.calls.push_back(std::move(call));
 }

@@ -8,19 +8,22 @@
 
 namespace dew {
 
-// An array that lives between calls: parameters, optimizer state, a batch, a scalar of the step, a metric.
+// An array that lives between calls: parameters, optimizer state, a batch, a scalar of the step, a
+// metric.
 struct Register {
   std::string name;
   Type type;
 };
 
-// One program run. Program input i reads register inputs[i]; program output i is written to register outputs[i]. An output
-// whose register is also the register of an input replaces it in place (a donated input): that input's old contents are
-// gone once the call has run. No register is the target of two outputs.
+// One program run. Program input i reads register inputs[i]; program output i is written to
+// register outputs[i]. An output whose register is also the register of an input replaces it in
+// place (a donated input): that input's old contents are gone once the call has run. No register is
+// the target of two outputs.
 struct Call {
   int program = 0;
   std::vector<int> inputs, outputs;
-  // The program sees element `micro` of the leading dimension of these inputs' registers ([A', ...]); others are whole.
+  // The program sees element `micro` of the leading dimension of these inputs' registers ([A',
+  // ...]); others are whole.
   std::vector<bool> sliced;
   std::int64_t micro = 0;
 };
@@ -35,14 +38,14 @@ struct Module {
   std::vector<Program> programs;
   std::vector<CallList> lists;
 
-  int add_register(std::string name, Type type);      // names are unique
-  int register_index(std::string_view name) const;    // internal error if there is none
+  int add_register(std::string name, Type type);    // names are unique
+  int register_index(std::string_view name) const;  // internal error if there is none
   int list_index(std::string_view name) const;
 };
 
-// Appends a call of `program` whose inputs and outputs are bound to the registers of the same names; `sliced` names inputs
-// that take slice `micro`. Types are checked.
-void add_call(Module& module, CallList& list, int program, const std::vector<std::string>& sliced = {},
-              std::int64_t micro = 0);
+// Appends a call of `program` whose inputs and outputs are bound to the registers of the same
+// names; `sliced` names inputs that take slice `micro`. Types are checked.
+void add_call(Module& module, CallList& list, int program,
+              const std::vector<std::string>& sliced = {}, std::int64_t micro = 0);
 
 }  // namespace dew

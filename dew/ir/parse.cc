@@ -9,7 +9,8 @@
 namespace dew {
 namespace {
 
-// A cursor over the text. Every read skips blanks first; newlines are blanks, since each construct begins with a word or %.
+// A cursor over the text. Every read skips blanks first; newlines are blanks, since each construct
+// begins with a word or %.
 class Reader {
  public:
   explicit Reader(std::string_view text) : text_(text) {}
@@ -36,7 +37,9 @@ class Reader {
   std::string word() {
     skip();
     const std::size_t first = pos_;
-    while (pos_ < text_.size() && (std::isalnum(static_cast<unsigned char>(text_[pos_])) || text_[pos_] == '_')) ++pos_;
+    while (pos_ < text_.size() &&
+           (std::isalnum(static_cast<unsigned char>(text_[pos_])) || text_[pos_] == '_'))
+      ++pos_;
     if (pos_ == first) error("expected a word");
     return std::string(text_.substr(first, pos_ - first));
   }
@@ -57,7 +60,8 @@ class Reader {
   T number() {
     skip();
     T value{};
-    const auto [end, code] = std::from_chars(text_.data() + pos_, text_.data() + text_.size(), value);
+    const auto [end, code] =
+        std::from_chars(text_.data() + pos_, text_.data() + text_.size(), value);
     if (code != std::errc{}) error("expected a number");
     pos_ = static_cast<std::size_t>(end - text_.data());
     return value;
@@ -106,7 +110,8 @@ void read_field(Reader& r, bool& v) {
   v = text == "true";
 }
 
-// Reads "{key=value, ...}" as the attribute struct `A` if its first key is A's first field; fields are in order.
+// Reads "{key=value, ...}" as the attribute struct `A` if its first key is A's first field; fields
+// are in order.
 template <class A>
 bool read_attrs_as(Reader& r, Attrs& out) {
   Reader ahead = r;
@@ -131,7 +136,8 @@ bool read_attrs_as(Reader& r, Attrs& out) {
 template <std::size_t I = 1>
 void read_attrs(Reader& r, Attrs& out) {
   if constexpr (I < std::variant_size_v<Attrs>) {
-    // A struct whose fields begin like another's must not swallow errors of that one: try each, then complain once.
+    // A struct whose fields begin like another's must not swallow errors of that one: try each,
+    // then complain once.
     Reader here = r;
     bool done = false;
     try {
@@ -172,7 +178,8 @@ class Parser {
 
  private:
   Value checked(Program& p, int id) {
-    if (id < 0 || id >= static_cast<int>(p.values().size())) r_.error(format("%{} is not defined", id));
+    if (id < 0 || id >= static_cast<int>(p.values().size()))
+      r_.error(format("%{} is not defined", id));
     return p.value(id);
   }
 
@@ -187,7 +194,8 @@ class Parser {
     std::vector<int> ids{id()};
     while (r_.accept(",")) ids.push_back(id());
     for (const int i : ids) {
-      if (i != ids_seen_++) r_.error(format("values are numbered in order: %{} here", ids_seen_ - 1));
+      if (i != ids_seen_++)
+        r_.error(format("values are numbered in order: %{} here", ids_seen_ - 1));
     }
     r_.expect("=");
     const std::string op = r_.word();
@@ -224,7 +232,8 @@ class Parser {
     if (made.size() != results) r_.error(format("{} has {} results", op_name, made.size()));
     for (std::size_t i = 0; i < made.size(); ++i) {
       if (made[i].type() != types[i].first) {
-        r_.error(format("{} gives {}, not {}", op_name, to_string(made[i].type()), to_string(types[i].first)));
+        r_.error(format("{} gives {}, not {}", op_name, to_string(made[i].type()),
+                        to_string(types[i].first)));
       }
       apply(p, made[i], types[i].second);
     }

@@ -57,24 +57,28 @@ void print_node(const Program& p, const Node& node, const std::string& indent, s
     types += (i == 0 ? "" : ", ") + to_string(info.type) + annotations(info);
   }
   for (const int id : node.operands) operands += format("{}%{}", operands.empty() ? "" : ", ", id);
-  out += format("{}{} = {}({}){} : {}\n", indent, results, node.op->name, operands, attrs_text(node.attrs), types);
-  if (const auto* scan = std::get_if<ScanAttrs>(&node.attrs)) print_program(*scan->body, indent + "  ", out);
+  out += format("{}{} = {}({}){} : {}\n", indent, results, node.op->name, operands,
+                attrs_text(node.attrs), types);
+  if (const auto* scan = std::get_if<ScanAttrs>(&node.attrs))
+    print_program(*scan->body, indent + "  ", out);
 }
 
 // Inputs may be declared between nodes; values print in order of number.
 void print_program(const Program& p, const std::string& indent, std::string& out) {
-  out += format("{}program {}{}\n", indent, quote(p.name()), p.likes_of().empty() ? "" : " likes_of " + quote(p.likes_of()));
+  out += format("{}program {}{}\n", indent, quote(p.name()),
+                p.likes_of().empty() ? "" : " likes_of " + quote(p.likes_of()));
   const std::string inner = indent + "  ";
   for (int id = 0; id < static_cast<int>(p.values().size()); ++id) {
     const ValueInfo& info = p.values()[static_cast<std::size_t>(id)];
     if (info.node < 0) {
-      out += format("{}%{} = input {}{} : {}{}\n", inner, id, quote(info.name), info.weight ? " weight" : "",
-                    to_string(info.type), annotations(info));
+      out += format("{}%{} = input {}{} : {}{}\n", inner, id, quote(info.name),
+                    info.weight ? " weight" : "", to_string(info.type), annotations(info));
     } else if (info.result == 0) {
       print_node(p, p.nodes()[static_cast<std::size_t>(info.node)], inner, out);
     }
   }
-  for (const Output& o : p.outputs()) out += format("{}output {} = %{}\n", inner, quote(o.name), o.value);
+  for (const Output& o : p.outputs())
+    out += format("{}output {} = %{}\n", inner, quote(o.name), o.value);
   out += indent + "end\n";
 }
 

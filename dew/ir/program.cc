@@ -67,18 +67,21 @@ std::vector<Value> Program::add(const OpDef& op, std::span<const Value> operands
 }
 
 Value Program::add1(const OpDef& op, std::initializer_list<Value> operands, Attrs attrs) {
-  return add(op, std::span<const Value>(operands.begin(), operands.size()), std::move(attrs)).front();
+  return add(op, std::span<const Value>(operands.begin(), operands.size()), std::move(attrs))
+      .front();
 }
 
 void Program::output(std::string name, Value value) {
   DEW_CHECK(!find_output(name).valid(), format("{}: output {} twice", name_, name));
-  DEW_CHECK(value.program == this, format("{}: output {} is a value of another program", name_, name));
+  DEW_CHECK(value.program == this,
+            format("{}: output {} is a value of another program", name_, name));
   outputs_.push_back({std::move(name), value.id});
 }
 
 void Program::pin(Value value, AxisNames names) {
   ValueInfo& info = info_of(value);
-  DEW_CHECK(names.size() == info.type.shape.size(), format("pin of {} names on {}", names.size(), to_string(info.type)));
+  DEW_CHECK(names.size() == info.type.shape.size(),
+            format("pin of {} names on {}", names.size(), to_string(info.type)));
   info.pin = {std::move(names)};
 }
 

@@ -4,8 +4,9 @@
 //   Value x = p.input("x", {DType::f32, {8, 64}});
 //   p.output("y", tanh(x) * 2.0);
 //
-// Values are small handles: a program and a number. Numbers follow the order of definition, so the order of values is a
-// topological order. Passes build new programs; nothing is ever removed from one.
+// Values are small handles: a program and a number. Numbers follow the order of definition, so the
+// order of values is a topological order. Passes build new programs; nothing is ever removed from
+// one.
 #pragma once
 
 #include <string>
@@ -33,18 +34,20 @@ struct Value {
 // Logical names of dimensions ("activation_batch", "mlp", ...); "" for one that is never split.
 using AxisNames = std::vector<std::string>;
 
-// What is known of a value beside its type. `like` and `hint` are numbers of values of the same program, -1 if none.
+// What is known of a value beside its type. `like` and `hint` are numbers of values of the same
+// program, -1 if none.
 struct ValueInfo {
   Type type;
-  int node = -1;    // defining node, -1 for an input
-  int result = 0;   // which of its results
-  bool weight = false;          // computed from parameters and state only
-  bool data = false;            // depends on another kind of input; constants are neither
+  int node = -1;               // defining node, -1 for an input
+  int result = 0;              // which of its results
+  bool weight = false;         // computed from parameters and state only
+  bool data = false;           // depends on another kind of input; constants are neither
   std::vector<AxisNames> pin;  // at most one: placement that the model asks for
-  // Numbers of values, -1 if none, of this program, or of the program named likes_of() if that is set.
+  // Numbers of values, -1 if none, of this program, or of the program named likes_of() if that is
+  // set.
   int like = -1;  // takes that value's placement (total cotangent, parameter gradient, new state)
   int hint = -1;  // the same wish, only counted (one contribution to a cotangent)
-  std::string name; // of an input; of a value that a remat policy may save
+  std::string name;  // of an input; of a value that a remat policy may save
 };
 
 struct Node {
@@ -64,14 +67,16 @@ class Program {
   explicit Program(std::string name) : name_(std::move(name)) {}
 
   const std::string& name() const { return name_; }
-  // The body of a backward scan: `like` and `hint` are numbers of values of the forward body of this name. Empty: of itself.
+  // The body of a backward scan: `like` and `hint` are numbers of values of the forward body of
+  // this name. Empty: of itself.
   const std::string& likes_of() const { return likes_of_; }
   void set_likes_of(std::string body) { likes_of_ = std::move(body); }
 
   // `weight`: a parameter or state. Names of inputs, and of outputs, are unique.
   Value input(std::string name, Type type, bool weight = false);
 
-  // Appends a node; result types are inferred (and so checked). All operands belong to this program.
+  // Appends a node; result types are inferred (and so checked). All operands belong to this
+  // program.
   std::vector<Value> add(const OpDef& op, std::span<const Value> operands, Attrs attrs);
   Value add1(const OpDef& op, std::initializer_list<Value> operands, Attrs attrs = NoAttrs{});
 
@@ -90,7 +95,7 @@ class Program {
 
   const ValueInfo& info(Value value) const { return values_[static_cast<std::size_t>(value.id)]; }
   Value value(int id) { return {this, id}; }
-  Value find_input(std::string_view name);                  // invalid Value if there is none
+  Value find_input(std::string_view name);  // invalid Value if there is none
   Value find_output(std::string_view name);
 
  private:
@@ -107,10 +112,12 @@ class Program {
 // Text form (ir/print.cc, ir/parse.cc): print(parse(print(p))) == print(p).
 std::string print(const Program& program);
 
-// `ops` are the rows that names are looked up in (ops/ops.h has all of them). Errors name line and column.
+// `ops` are the rows that names are looked up in (ops/ops.h has all of them). Errors name line and
+// column.
 Program parse(std::string_view text, std::span<const OpDef* const> ops);
 
-// Whole-program checks beyond those of `add`: references, scan bodies, annotations, unique names. Throws internal errors.
+// Whole-program checks beyond those of `add`: references, scan bodies, annotations, unique names.
+// Throws internal errors.
 void verify(const Program& program);
 
 }  // namespace dew

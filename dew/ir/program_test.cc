@@ -14,7 +14,8 @@ Program example() {
   Program p("example \"quoted\"");
   const Value x = p.input("x", {DType::bf16, {2, 3}});
   const Value w = p.input("w", {DType::f32, {3, 4}}, true);
-  const Value y = dot(convert(x, DType::f32), w, {.lhs_batch = {}, .rhs_batch = {}, .lhs_contract = {1}, .rhs_contract = {0}});
+  const Value y = dot(convert(x, DType::f32), w,
+                      {.lhs_batch = {}, .rhs_batch = {}, .lhs_contract = {1}, .rhs_contract = {0}});
   p.pin(y, {"activation_batch", ""});
   p.set_name(y, "kept");
   const Value z = y * 0.1 + 1e-30;
@@ -48,8 +49,10 @@ TEST(ProgramText, ErrorsNameLineAndColumn) {
     }
     return std::string("no error");
   };
-  EXPECT_NE(message("convert", "konvert").find("line 4, column"), std::string::npos) << message("convert", "konvert");
-  EXPECT_NE(message("f32[2,4]", "f32[2,5]").find("dot gives f32[2,4], not f32[2,5]"), std::string::npos);
+  EXPECT_NE(message("convert", "konvert").find("line 4, column"), std::string::npos)
+      << message("convert", "konvert");
+  EXPECT_NE(message("f32[2,4]", "f32[2,5]").find("dot gives f32[2,4], not f32[2,5]"),
+            std::string::npos);
   EXPECT_NE(message("(%2", "(%77").find("%77 is not defined"), std::string::npos);
   EXPECT_NE(message("lhs_contract=[1]", "lhs_contract=[x]").find("line 5"), std::string::npos);
   EXPECT_NE(message("%4 =", "%9 =").find("numbered in order"), std::string::npos);

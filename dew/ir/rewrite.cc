@@ -8,7 +8,8 @@
 
 namespace dew {
 
-Cloner::Cloner(const Program& from, Program& to) : from_(from), to_(to), map_(from.values().size()) {}
+Cloner::Cloner(const Program& from, Program& to)
+    : from_(from), to_(to), map_(from.values().size()) {}
 
 void Cloner::map(int id, Value value) { map_[static_cast<std::size_t>(id)] = value; }
 
@@ -79,19 +80,23 @@ void copy_outputs(const Program& from, const Cloner& clone, Program& to) {
   for (const Output& o : from.outputs()) to.output(o.name, clone[o.value]);
 }
 
-// True if `more` computes what `less` does, in the same order, and returns that first among its carries and results.
+// True if `more` computes what `less` does, in the same order, and returns that first among its
+// carries and results.
 bool extends(const ScanAttrs& more, const ScanAttrs& less) {
   if (more.carries != less.carries || more.slices != less.slices || more.length != less.length ||
       more.reverse != less.reverse) {
     return false;
   }
   const Program &a = *more.body, &b = *less.body;
-  if (a.nodes().size() != b.nodes().size() || a.inputs() != b.inputs() || a.outputs().size() < b.outputs().size()) {
+  if (a.nodes().size() != b.nodes().size() || a.inputs() != b.inputs() ||
+      a.outputs().size() < b.outputs().size()) {
     return false;
   }
-  const bool nodes = std::equal(a.nodes().begin(), a.nodes().end(), b.nodes().begin(), [](const Node& x, const Node& y) {
-    return x.op == y.op && x.operands == y.operands && x.attrs == y.attrs && x.first_result == y.first_result;
-  });
+  const bool nodes = std::equal(a.nodes().begin(), a.nodes().end(), b.nodes().begin(),
+                                [](const Node& x, const Node& y) {
+                                  return x.op == y.op && x.operands == y.operands &&
+                                         x.attrs == y.attrs && x.first_result == y.first_result;
+                                });
   return nodes && std::equal(b.outputs().begin(), b.outputs().end(), a.outputs().begin(),
                              [](const Output& x, const Output& y) { return x.value == y.value; });
 }
@@ -105,7 +110,8 @@ std::vector<int> scan_substitutes(const Program& p) {
     if (less == nullptr) continue;
     for (std::size_t j = i + 1; j < p.nodes().size(); ++j) {
       const auto* more = std::get_if<ScanAttrs>(&p.nodes()[j].attrs);
-      if (more != nullptr && p.nodes()[i].operands == p.nodes()[j].operands && extends(*more, *less)) {
+      if (more != nullptr && p.nodes()[i].operands == p.nodes()[j].operands &&
+          extends(*more, *less)) {
         best[i] = static_cast<int>(j);
       }
     }
@@ -147,13 +153,15 @@ Program without_duplicates(const Program& p) {
   std::multimap<std::pair<const OpDef*, std::vector<int>>, const Node*> made;
   const auto find_equal = [&](const Node& node, const std::vector<int>& operands) -> const Node* {
     const auto [first, last] = made.equal_range({node.op, operands});
-    const auto it = std::find_if(first, last, [&](const auto& entry) { return entry.second->attrs == node.attrs; });
+    const auto it = std::find_if(
+        first, last, [&](const auto& entry) { return entry.second->attrs == node.attrs; });
     return it == last ? nullptr : it->second;
   };
   in_order(
       p, [&](int id) { clone.clone_input(id); },
       [&](int n, const Node& original) {
-        const Node& node = p.nodes()[static_cast<std::size_t>(substitute[static_cast<std::size_t>(n)])];
+        const Node& node =
+            p.nodes()[static_cast<std::size_t>(substitute[static_cast<std::size_t>(n)])];
         std::vector<int> operands;
         for (const int id : node.operands) operands.push_back(clone[id].id);
         const Node* equal = node.operands.empty() ? nullptr : find_equal(node, operands);

@@ -7,8 +7,8 @@
 
 namespace dew {
 
-// Copies nodes of one program into another, with values replaced. Annotations go along; `like` and `hint` are translated
-// at finish(), where their values were copied too.
+// Copies nodes of one program into another, with values replaced. Annotations go along; `like` and
+// `hint` are translated at finish(), where their values were copied too.
 class Cloner {
  public:
   Cloner(const Program& from, Program& to);
@@ -36,9 +36,9 @@ class Cloner {
 // The same program without nodes that no output needs. Inputs stay.
 Program without_dead_code(const Program& program);
 
-// The same program with equal nodes (same row, operands and attributes) made once, and with a scan replaced by a later one
-// that runs the same body on the same operands and returns more of its values. Nodes without operands are left alone, so
-// that uses of a constant do not tie each other.
+// The same program with equal nodes (same row, operands and attributes) made once, and with a scan
+// replaced by a later one that runs the same body on the same operands and returns more of its
+// values. Nodes without operands are left alone, so that uses of a constant do not tie each other.
 Program without_duplicates(const Program& program);
 
 }  // namespace dew

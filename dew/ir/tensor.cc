@@ -9,12 +9,18 @@ namespace {
 template <class F>
 void with_type(DType dtype, F f) {
   switch (dtype) {
-    case DType::f32: return f(float{});
-    case DType::bf16: return f(bf16{});
-    case DType::f64: return f(double{});
-    case DType::i32: return f(std::int32_t{});
-    case DType::u32: return f(std::uint32_t{});
-    case DType::pred: return f(bool{});
+    case DType::f32:
+      return f(float{});
+    case DType::bf16:
+      return f(bf16{});
+    case DType::f64:
+      return f(double{});
+    case DType::i32:
+      return f(std::int32_t{});
+    case DType::u32:
+      return f(std::uint32_t{});
+    case DType::pred:
+      return f(bool{});
   }
 }
 

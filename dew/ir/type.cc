@@ -2,6 +2,8 @@
 
 namespace dew {
 
-std::string to_string(const Type& type) { return std::string(name(type.dtype)) + '[' + join(type.shape) + ']'; }
+std::string to_string(const Type& type) {
+  return std::string(name(type.dtype)) + '[' + join(type.shape) + ']';
+}
 
 }  // namespace dew

@@ -22,8 +22,9 @@ struct Type {
 // "f32[8,64]", "i32[]".
 std::string to_string(const Type& type);
 
-// A row-major array of doubles. Integers and booleans are held exactly (no program has integers beyond 32 bits); floats are
-// not rounded to their storage type: the reference judges arithmetic, not rounding.
+// A row-major array of doubles. Integers and booleans are held exactly (no program has integers
+// beyond 32 bits); floats are not rounded to their storage type: the reference judges arithmetic,
+// not rounding.
 struct Array {
   Dims shape;
   std::vector<double> data;

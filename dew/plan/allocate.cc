@@ -8,7 +8,8 @@ namespace {
 
 constexpr std::int64_t kAlign = 64;
 
-// A buffer that is not local to a loop's iteration is live during the whole loop in which it is touched.
+// A buffer that is not local to a loop's iteration is live during the whole loop in which it is
+// touched.
 void find_lifetimes(Draft& draft) {
   Plan& plan = draft.plan;
   for (Buffer& b : plan.buffers) {
@@ -38,9 +39,11 @@ void allocate(Draft& draft) {
   Plan& plan = draft.plan;
   std::vector<std::size_t> order;
   for (std::size_t b = 0; b < plan.buffers.size(); ++b) {
-    if (plan.buffers[b].kind == BufferKind::arena && plan.buffers[b].last_step >= 0) order.push_back(b);
+    if (plan.buffers[b].kind == BufferKind::arena && plan.buffers[b].last_step >= 0)
+      order.push_back(b);
   }
-  std::ranges::stable_sort(order, std::greater<>(), [&](std::size_t b) { return plan.buffers[b].type.bytes(); });
+  std::ranges::stable_sort(order, std::greater<>(),
+                           [&](std::size_t b) { return plan.buffers[b].type.bytes(); });
   std::vector<std::size_t> placed;  // by offset
   for (const std::size_t b : order) {
     Buffer& buffer = plan.buffers[b];
@@ -54,7 +57,8 @@ void allocate(Draft& draft) {
     }
     buffer.offset = offset;
     plan.arena_bytes = std::max(plan.arena_bytes, offset + bytes);
-    const auto at = std::ranges::upper_bound(placed, offset, {}, [&](std::size_t p) { return plan.buffers[p].offset; });
+    const auto at = std::ranges::upper_bound(placed, offset, {},
+                                             [&](std::size_t p) { return plan.buffers[p].offset; });
     placed.insert(at, b);
   }
 }

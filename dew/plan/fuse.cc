@@ -37,7 +37,8 @@ class Fuser {
     unit_of_[static_cast<std::size_t>(n)] = unit;
     for (const int operand : p_.nodes()[static_cast<std::size_t>(n)].operands) {
       const int producer = producer_unit(operand);
-      if (producer >= 0 && producer != unit) needs_[static_cast<std::size_t>(unit)].push_back(producer);
+      if (producer >= 0 && producer != unit)
+        needs_[static_cast<std::size_t>(unit)].push_back(producer);
     }
   }
 
@@ -53,8 +54,8 @@ class Fuser {
     }
   }
 
-  // A group that makes an operand, has the same shape, and does not feed another operand by a detour. The latest such group
-  // is tried first.
+  // A group that makes an operand, has the same shape, and does not feed another operand by a
+  // detour. The latest such group is tried first.
   int find_group(const Node& node) const {
     std::vector<int> candidates;
     for (const int operand : node.operands) {
@@ -81,7 +82,8 @@ class Fuser {
     std::vector<int> stack;
     for (const int operand : node.operands) {
       const int producer = producer_unit(operand);
-      if (producer == unit && !direct(operand)) return true;  // through a view: the group cannot read what it makes so
+      if (producer == unit && !direct(operand))
+        return true;  // through a view: the group cannot read what it makes so
       if (producer >= 0 && producer != unit) stack.push_back(producer);
     }
     while (!stack.empty()) {

@@ -7,17 +7,19 @@
 
 namespace dew {
 
-// Nodes that become one step: a fused group of pointwise nodes of one shape, or any other single node.
+// Nodes that become one step: a fused group of pointwise nodes of one shape, or any other single
+// node.
 struct Unit {
   std::vector<int> nodes;  // ascending
   bool pointwise = false;
 };
 
-// All nodes but those that need no step (views and constants), grouped; in an order in which each unit comes after what it
-// needs, otherwise as in the program.
+// All nodes but those that need no step (views and constants), grouped; in an order in which each
+// unit comes after what it needs, otherwise as in the program.
 std::vector<Unit> fuse(const Program& program);
 
-// True for reshape, broadcast, slice, transpose: other ways to look at an operand; and for constants.
+// True for reshape, broadcast, slice, transpose: other ways to look at an operand; and for
+// constants.
 bool needs_no_step(const Node& node);
 
 }  // namespace dew

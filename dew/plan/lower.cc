@@ -10,7 +10,9 @@
 namespace dew {
 namespace {
 
-View whole(int buffer, const Type& type) { return {buffer, type, row_major_strides(type.shape), 0, 0}; }
+View whole(int buffer, const Type& type) {
+  return {buffer, type, row_major_strides(type.shape), 0, 0};
+}
 
 // Strides after a reshape, if the old strides allow it without a copy.
 bool reshape_strides(const View& v, const Dims& shape, Dims& out) {
@@ -57,7 +59,8 @@ struct Frame {
 
 class Lowering {
  public:
-  explicit Lowering(const Program& program) : top_{program, -1, std::vector<View>(program.values().size())} {
+  explicit Lowering(const Program& program)
+      : top_{program, -1, std::vector<View>(program.values().size())} {
     draft_.plan.name = program.name();
   }
 
@@ -82,7 +85,9 @@ class Lowering {
   }
 
  private:
-  static const Type& type_of(const Frame& f, int id) { return f.program.values()[static_cast<std::size_t>(id)].type; }
+  static const Type& type_of(const Frame& f, int id) {
+    return f.program.values()[static_cast<std::size_t>(id)].type;
+  }
 
   int new_buffer(const Type& type, int loop) {
     Buffer buffer;
@@ -107,8 +112,10 @@ class Lowering {
     const ValueInfo& info = f.program.values()[static_cast<std::size_t>(id)];
     DEW_CHECK(info.node >= 0, format("{}: input {} is not bound", f.program.name(), info.name));
     const Node& node = f.program.nodes()[static_cast<std::size_t>(info.node)];
-    DEW_CHECK(needs_no_step(node), format("{}: %{} is used before it is made", f.program.name(), id));
-    const View made = node.operands.empty() ? constant_view(node, info.type) : look(f, node, info.type);
+    DEW_CHECK(needs_no_step(node),
+              format("{}: %{} is used before it is made", f.program.name(), id));
+    const View made =
+        node.operands.empty() ? constant_view(node, info.type) : look(f, node, info.type);
     return f.views[static_cast<std::size_t>(id)] = made;
   }
 
@@ -153,7 +160,8 @@ class Lowering {
     } else if (node.op == &broadcast_op) {
       const Dims& dims = std::get<NewShape>(node.attrs).dims;
       Dims strides(type.shape.size(), 0);
-      for (std::size_t d = 0; d < dims.size(); ++d) strides[static_cast<std::size_t>(dims[d])] = v.strides[d];
+      for (std::size_t d = 0; d < dims.size(); ++d)
+        strides[static_cast<std::size_t>(dims[d])] = v.strides[d];
       v.strides = strides;
     } else if (node.op == &transpose_op) {
       const Dims& order = std::get<Permutation>(node.attrs).order;
@@ -196,16 +204,20 @@ class Lowering {
   }
 
   void lower_node(Frame& f, const Node& node) {
-    Step step{.op = node.op, .attrs = node.attrs, .group = {}, .inputs = {}, .outputs = {}, .name = {}};
+    Step step{
+        .op = node.op, .attrs = node.attrs, .group = {}, .inputs = {}, .outputs = {}, .name = {}};
     step.name = format("%{} {}", node.first_result, node.op->name);
     for (const int id : node.operands) {
       const View v = view(f, id);
-      // Products and copies read any strides; a base of zeros is repeated; all other kernels read rows.
-      const bool any_strides = node.op == &dot_op || (node.op->has(kAccumulates) && step.inputs.empty());
+      // Products and copies read any strides; a base of zeros is repeated; all other kernels read
+      // rows.
+      const bool any_strides =
+          node.op == &dot_op || (node.op->has(kAccumulates) && step.inputs.empty());
       const bool repeats = std::ranges::find(v.strides, 0) != v.strides.end();
       step.inputs.push_back(any_strides && (node.op != &dot_op || !repeats) ? v : dense(f, v));
     }
-    for (int i = 0; i < node.result_count; ++i) step.outputs.push_back(new_result(f, node.first_result + i));
+    for (int i = 0; i < node.result_count; ++i)
+      step.outputs.push_back(new_result(f, node.first_result + i));
     draft_.plan.steps.push_back(std::move(step));
   }
 
@@ -217,7 +229,8 @@ class Lowering {
   // A group's registers are its inputs in order of first use, then its ops.
   class GroupBuilder {
    public:
-    GroupBuilder(Lowering& lowering, Frame& f, const Unit& unit) : lowering_(lowering), f_(f), unit_(unit) {}
+    GroupBuilder(Lowering& lowering, Frame& f, const Unit& unit)
+        : lowering_(lowering), f_(f), unit_(unit) {}
 
     Step build() {
       const Program& p = f_.program;
@@ -227,7 +240,8 @@ class Lowering {
         for (const int id : p.nodes()[static_cast<std::size_t>(n)].operands) add_input(id);
       }
       int next = static_cast<int>(step_.inputs.size());
-      for (const int n : unit_.nodes) registers_[p.nodes()[static_cast<std::size_t>(n)].first_result] = next++;
+      for (const int n : unit_.nodes)
+        registers_[p.nodes()[static_cast<std::size_t>(n)].first_result] = next++;
       for (const int n : unit_.nodes) add_op(p.nodes()[static_cast<std::size_t>(n)]);
       add_outputs();
       step_.name = format("%{} fused", first.first_result);
@@ -253,7 +267,10 @@ class Lowering {
     }
 
     void add_op(const Node& node) {
-      MicroOp op{.op = node.op, .attrs = node.attrs, .registers = {}, .dtype = type_of(f_, node.first_result).dtype};
+      MicroOp op{.op = node.op,
+                 .attrs = node.attrs,
+                 .registers = {},
+                 .dtype = type_of(f_, node.first_result).dtype};
       for (const int id : node.operands) op.registers.push_back(registers_.at(id));
       step_.group.ops.push_back(std::move(op));
     }
@@ -295,7 +312,8 @@ class Lowering {
     const auto& attrs = std::get<ScanAttrs>(node.attrs);
     const Program& body = *attrs.body;
     DEW_CHECK(f.loop < 0, "a scan inside a scan is not planned yet: " + body.name());
-    const auto carries = static_cast<std::size_t>(attrs.carries), slices = static_cast<std::size_t>(attrs.slices);
+    const auto carries = static_cast<std::size_t>(attrs.carries),
+               slices = static_cast<std::size_t>(attrs.slices);
     const int loop = static_cast<int>(draft_.plan.loops.size());
     Frame inner{body, loop, std::vector<View>(body.values().size())};
     std::vector<View> carry;
@@ -306,7 +324,8 @@ class Lowering {
       if (i < carries) {
         seen = whole(new_buffer(outer.type, -1), outer.type);
         draft_.scopes.back().carried = true;
-        copy(outer, seen, format("carry {} in", body.values()[static_cast<std::size_t>(input)].name));
+        copy(outer, seen,
+             format("carry {} in", body.values()[static_cast<std::size_t>(input)].name));
         carry.push_back(seen);
       } else if (i < carries + slices) {
         seen = slice_of(outer, type_of(inner, input));
@@ -319,18 +338,20 @@ class Lowering {
       stacked.push_back(whole(new_buffer(type, -1), type));
       draft_.scopes.back().carried = true;
     }
-    draft_.plan.loops.push_back({static_cast<int>(draft_.plan.steps.size()), 0, attrs.length, attrs.reverse});
+    draft_.plan.loops.push_back(
+        {static_cast<int>(draft_.plan.steps.size()), 0, attrs.length, attrs.reverse});
     lower_body(inner, carry, stacked);
     LoopRange& range = draft_.plan.loops[static_cast<std::size_t>(loop)];
     range.last = static_cast<int>(draft_.plan.steps.size()) - 1;
     for (int i = 0; i < node.result_count; ++i) {
       const auto k = static_cast<std::size_t>(i);
-      f.views[static_cast<std::size_t>(node.first_result + i)] = k < carries ? carry[k] : stacked[k - carries];
+      f.views[static_cast<std::size_t>(node.first_result + i)] =
+          k < carries ? carry[k] : stacked[k - carries];
     }
   }
 
-  // Results that are inputs of the body are stacked before anything overwrites them; carries are replaced last, through
-  // temporaries if one of them is another's old value.
+  // Results that are inputs of the body are stacked before anything overwrites them; carries are
+  // replaced last, through temporaries if one of them is another's old value.
   void lower_body(Frame& inner, const std::vector<View>& carry, const std::vector<View>& stacked) {
     const Program& body = inner.program;
     const auto stack = [&](bool inputs) {
@@ -338,7 +359,8 @@ class Lowering {
         const int id = body.outputs()[carry.size() + k].value;
         if (is_input_view(body, id) != inputs) continue;
         const View from = view(inner, id);
-        copy(from, slice_of(stacked[k], from.type), "stack " + body.outputs()[carry.size() + k].name);
+        copy(from, slice_of(stacked[k], from.type),
+             "stack " + body.outputs()[carry.size() + k].name);
       }
     };
     stack(true);
@@ -347,7 +369,8 @@ class Lowering {
     std::vector<View> next;
     for (std::size_t k = 0; k < carry.size(); ++k) {
       View from = view(inner, body.outputs()[k].value);
-      const bool old_carry = std::ranges::any_of(carry, [&](const View& c) { return c.buffer == from.buffer; });
+      const bool old_carry =
+          std::ranges::any_of(carry, [&](const View& c) { return c.buffer == from.buffer; });
       if (old_carry && from.buffer != carry[k].buffer) {
         const View kept = whole(new_buffer(from.type, inner.loop), from.type);
         copy(from, kept, "keep carry");

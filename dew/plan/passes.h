@@ -9,8 +9,9 @@ namespace dew {
 
 // What the stages know of a buffer beyond the plan.
 struct BufferScope {
-  int loop = -1;           // the loop whose iterations each write it anew; -1: lives outside of loops
-  bool carried = false;    // read before it is written in an iteration: loop-carried, or stacked over iterations
+  int loop = -1;  // the loop whose iterations each write it anew; -1: lives outside of loops
+  bool carried =
+      false;  // read before it is written in an iteration: loop-carried, or stacked over iterations
 };
 
 struct Draft {
@@ -18,12 +19,13 @@ struct Draft {
   std::vector<BufferScope> scopes;  // of plan.buffers
 };
 
-// Program to steps over buffers; every value has its own buffer, results that must arrive somewhere are copied there.
+// Program to steps over buffers; every value has its own buffer, results that must arrive somewhere
+// are copied there.
 Draft lower(const Program& program);
 
-// Turns a product followed by an addition in place into a product that adds (lower's form: dot, then a group of one add).
-// Lets a step write its result straight to where it is copied next, and over an operand that is read there for the last
-// time. `replaces` as in make_plan.
+// Turns a product followed by an addition in place into a product that adds (lower's form: dot,
+// then a group of one add). Lets a step write its result straight to where it is copied next, and
+// over an operand that is read there for the last time. `replaces` as in make_plan.
 void share_buffers(Draft& draft, std::span<const int> replaces);
 
 // Lifetimes and offsets of the arena.

@@ -1,5 +1,5 @@
-// The plan: programs as steps over buffers, plain data. What runs when, and where every byte lives, is decided here; a
-// runtime only turns steps into kernels and walks them.
+// The plan: programs as steps over buffers, plain data. What runs when, and where every byte lives,
+// is decided here; a runtime only turns steps into kernels and walks them.
 #pragma once
 
 #include <string>
@@ -18,8 +18,9 @@ struct View {
   std::int64_t loop_stride = 0;  // elements that an iteration of the enclosing loop adds
 };
 
-// One pointwise op inside a fused group. Registers 0..inputs-1 are the group's inputs, then one a micro-op, in order.
-// A register holds f32 (from f32 and bf16), i32, u32 or pred, as `dtype` says; bf16 is rounded only when stored.
+// One pointwise op inside a fused group. Registers 0..inputs-1 are the group's inputs, then one a
+// micro-op, in order. A register holds f32 (from f32 and bf16), i32, u32 or pred, as `dtype` says;
+// bf16 is rounded only when stored.
 struct MicroOp {
   const OpDef* op = nullptr;
   Attrs attrs;
@@ -27,13 +28,14 @@ struct MicroOp {
   DType dtype = DType::f32;    // of the result in the program
 };
 
-// A group of pointwise ops over one iteration space: each input is read once, each output written once, and the values
-// between them never leave a tile that stays in L1. Views have the group's shape; strides say what repeats.
+// A group of pointwise ops over one iteration space: each input is read once, each output written
+// once, and the values between them never leave a tile that stays in L1. Views have the group's
+// shape; strides say what repeats.
 struct FusedGroup {
   Dims shape;
-  std::vector<DType> inputs;   // as stored
+  std::vector<DType> inputs;  // as stored
   std::vector<MicroOp> ops;
-  std::vector<int> outputs;    // registers; an output may overwrite an input of the same view
+  std::vector<int> outputs;  // registers; an output may overwrite an input of the same view
 };
 
 struct Step {
@@ -41,7 +43,7 @@ struct Step {
   Attrs attrs;
   FusedGroup group;
   std::vector<View> inputs, outputs;
-  std::string name;           // for dumps and profiles: "%7 dot"
+  std::string name;  // for dumps and profiles: "%7 dot"
 };
 
 enum class BufferKind {
@@ -77,8 +79,8 @@ struct Plan {
   std::int64_t arena_bytes = 0;
 };
 
-// `replaces[i]` is the input that output i overwrites in place, or -1. Throws an internal Error for a program it cannot
-// plan (a scan in a scan).
+// `replaces[i]` is the input that output i overwrites in place, or -1. Throws an internal Error for
+// a program it cannot plan (a scan in a scan).
 Plan make_plan(const Program& program, std::span<const int> replaces);
 
 // One line a step: name, operands with places, and the arena's size; for people and golden tests.

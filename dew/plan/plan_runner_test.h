@@ -1,5 +1,5 @@
-// Runs a plan with the rows' reference functions on real memory, so that tests judge a plan (views, sharing, offsets)
-// without any kernel.
+// Runs a plan with the rows' reference functions on real memory, so that tests judge a plan (views,
+// sharing, offsets) without any kernel.
 #pragma once
 
 #include <vector>
@@ -13,14 +13,20 @@ namespace dew::plan_test {
 
 class PlanRunner {
  public:
-  // `replaces` as given to make_plan; outputs then share the memory of the inputs that they replace.
-  PlanRunner(const Program& program, const Plan& plan, std::vector<int> replaces) : program_(program), plan_(plan) {
+  // `replaces` as given to make_plan; outputs then share the memory of the inputs that they
+  // replace.
+  PlanRunner(const Program& program, const Plan& plan, std::vector<int> replaces)
+      : program_(program), plan_(plan) {
     memory_.resize(plan.buffers.size());
-    arena_.assign(static_cast<std::size_t>(plan.arena_bytes), std::byte{0xff});  // NaN until written
+    arena_.assign(static_cast<std::size_t>(plan.arena_bytes),
+                  std::byte{0xff});  // NaN until written
     for (std::size_t b = 0; b < plan.buffers.size(); ++b) {
       const Buffer& buffer = plan.buffers[b];
-      if (buffer.kind != BufferKind::arena) memory_[b].resize(static_cast<std::size_t>(buffer.type.bytes()), std::byte{0xff});
-      if (buffer.kind == BufferKind::constant) store(buffer.op->reference(buffer.attrs, {}, {&buffer.type, 1})[0], buffer.type.dtype, memory_[b].data());
+      if (buffer.kind != BufferKind::arena)
+        memory_[b].resize(static_cast<std::size_t>(buffer.type.bytes()), std::byte{0xff});
+      if (buffer.kind == BufferKind::constant)
+        store(buffer.op->reference(buffer.attrs, {}, {&buffer.type, 1})[0], buffer.type.dtype,
+              memory_[b].data());
     }
     replaces_ = std::move(replaces);
   }
@@ -28,7 +34,9 @@ class PlanRunner {
   std::vector<Array> run(const std::vector<Array>& inputs) {
     for (std::size_t b = 0; b < plan_.buffers.size(); ++b) {
       const Buffer& buffer = plan_.buffers[b];
-      if (buffer.kind == BufferKind::input) store(inputs[static_cast<std::size_t>(buffer.index)], buffer.type.dtype, address(static_cast<int>(b)));
+      if (buffer.kind == BufferKind::input)
+        store(inputs[static_cast<std::size_t>(buffer.index)], buffer.type.dtype,
+              address(static_cast<int>(b)));
     }
     auto loop = plan_.loops.begin();
     for (int s = 0; s < static_cast<int>(plan_.steps.size());) {
@@ -38,7 +46,8 @@ class PlanRunner {
       }
       for (std::int64_t trip = 0; trip < loop->trips; ++trip) {
         const std::int64_t i = loop->reverse ? loop->trips - 1 - trip : trip;
-        for (int t = loop->first; t <= loop->last; ++t) run_step(plan_.steps[static_cast<std::size_t>(t)], i);
+        for (int t = loop->first; t <= loop->last; ++t)
+          run_step(plan_.steps[static_cast<std::size_t>(t)], i);
       }
       s = loop->last + 1;
       ++loop;
@@ -46,7 +55,9 @@ class PlanRunner {
     std::vector<Array> outputs(program_.outputs().size());
     for (std::size_t b = 0; b < plan_.buffers.size(); ++b) {
       const Buffer& buffer = plan_.buffers[b];
-      if (buffer.kind == BufferKind::output) outputs[static_cast<std::size_t>(buffer.index)] = load(buffer.type, address(static_cast<int>(b)));
+      if (buffer.kind == BufferKind::output)
+        outputs[static_cast<std::size_t>(buffer.index)] =
+            load(buffer.type, address(static_cast<int>(b)));
     }
     return outputs;
   }
@@ -55,10 +66,13 @@ class PlanRunner {
   std::byte* address(int b) {
     const Buffer& buffer = plan_.buffers[static_cast<std::size_t>(b)];
     if (buffer.kind == BufferKind::arena) return arena_.data() + buffer.offset;
-    if (buffer.kind == BufferKind::output && replaces_[static_cast<std::size_t>(buffer.index)] >= 0) {
+    if (buffer.kind == BufferKind::output &&
+        replaces_[static_cast<std::size_t>(buffer.index)] >= 0) {
       for (std::size_t i = 0; i < plan_.buffers.size(); ++i) {
         const Buffer& other = plan_.buffers[i];
-        if (other.kind == BufferKind::input && other.index == replaces_[static_cast<std::size_t>(buffer.index)]) return memory_[i].data();
+        if (other.kind == BufferKind::input &&
+            other.index == replaces_[static_cast<std::size_t>(buffer.index)])
+          return memory_[i].data();
       }
     }
     return memory_[static_cast<std::size_t>(b)].data();
@@ -78,7 +92,9 @@ class PlanRunner {
   Array read(const View& v, std::int64_t iteration) {
     Array out(v.type.shape);
     std::size_t i = 0;
-    each_element(v, iteration, [&](const std::byte* p) { out.data[i++] = load({v.type.dtype, {}}, p).data[0]; });
+    each_element(v, iteration, [&](const std::byte* p) {
+      out.data[i++] = load({v.type.dtype, {}}, p).data[0];
+    });
     return out;
   }
 

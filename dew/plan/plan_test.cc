@@ -21,7 +21,8 @@ std::vector<Array> random_inputs(const Program& p, unsigned seed) {
   for (const int id : p.inputs()) {
     const Type& type = p.values()[static_cast<std::size_t>(id)].type;
     Array a(type.shape);
-    for (double& x : a.data) x = is_float(type.dtype) ? static_cast<double>(static_cast<float>(normal(engine))) : 1.0;
+    for (double& x : a.data)
+      x = is_float(type.dtype) ? static_cast<double>(static_cast<float>(normal(engine))) : 1.0;
     out.push_back(std::move(a));
   }
   return out;
@@ -33,7 +34,8 @@ std::vector<int> replaced_by_name(const Program& p) {
   for (const Output& o : p.outputs()) {
     int found = -1;
     for (std::size_t i = 0; i < p.inputs().size(); ++i) {
-      if (p.values()[static_cast<std::size_t>(p.inputs()[i])].name == o.name) found = static_cast<int>(i);
+      if (p.values()[static_cast<std::size_t>(p.inputs()[i])].name == o.name)
+        found = static_cast<int>(i);
     }
     replaces.push_back(found);
   }
@@ -51,7 +53,9 @@ Plan expect_same(const Program& p, double tolerance = 1e-4) {
   for (std::size_t o = 0; o < want.size(); ++o) {
     for (std::size_t k = 0; k < want[o].data.size(); ++k) {
       const double w = want[o].data[k];
-      EXPECT_NEAR(got[o].data[k], w, tolerance * (1 + std::abs(w))) << p.outputs()[o].name << " " << k << "\n" << print(plan);
+      EXPECT_NEAR(got[o].data[k], w, tolerance * (1 + std::abs(w)))
+          << p.outputs()[o].name << " " << k << "\n"
+          << print(plan);
       if (std::abs(got[o].data[k] - w) > tolerance * (1 + std::abs(w))) return plan;
     }
   }
@@ -60,7 +64,8 @@ Plan expect_same(const Program& p, double tolerance = 1e-4) {
 
 int count_steps(const Plan& plan, const OpDef* op) {
   int n = 0;
-  for (const Step& s : plan.steps) n += s.op == op && (op != nullptr || s.group.ops.empty()) ? 1 : 0;
+  for (const Step& s : plan.steps)
+    n += s.op == op && (op != nullptr || s.group.ops.empty()) ? 1 : 0;
   return n;
 }
 
@@ -94,7 +99,8 @@ TEST(Plan, ViewsCostNoStep) {
   const Value x = p.input("x", {DType::f32, {4, 6}});
   const Value t = transpose(reshape(slice(x, {1, 0}, {3, 6}), {2, 2, 3}), {2, 0, 1});
   p.output("y", neg(t));
-  p.output("z", dot(reshape(x, {4, 6}), transpose(x, {1, 0}), {.lhs_batch = {}, .rhs_batch = {}, .lhs_contract = {1}, .rhs_contract = {0}}));
+  p.output("z", dot(reshape(x, {4, 6}), transpose(x, {1, 0}),
+                    {.lhs_batch = {}, .rhs_batch = {}, .lhs_contract = {1}, .rhs_contract = {0}}));
   EXPECT_EQ(expect_same(p).steps.size(), 2u);
 }
 
@@ -123,7 +129,8 @@ TEST(Plan, ReplacedInputThatIsReadLaterIsCopied) {
   const Value w = p.input("w", {DType::f32, {4, 4}});
   const Value next = w * 2.0;
   p.output("w", next);
-  p.output("y", dot(w, next, {.lhs_batch = {}, .rhs_batch = {}, .lhs_contract = {1}, .rhs_contract = {0}}));
+  p.output("y", dot(w, next,
+                    {.lhs_batch = {}, .rhs_batch = {}, .lhs_contract = {1}, .rhs_contract = {0}}));
   const Plan plan = expect_same(p);
   EXPECT_EQ(count_steps(plan, nullptr), 1) << print(plan);
 }
@@ -142,7 +149,9 @@ TEST(Plan, ProductAddsToAnAccumulator) {
   const Value x = p.input("x", {DType::f32, {5, 3}});
   const Value g = p.input("g", {DType::f32, {5, 4}});
   const Value acc = p.input("acc", {DType::f32, {3, 4}});
-  p.output("acc", acc + dot(x, g, {.lhs_batch = {}, .rhs_batch = {}, .lhs_contract = {0}, .rhs_contract = {0}}));
+  p.output("acc",
+           acc + dot(x, g,
+                     {.lhs_batch = {}, .rhs_batch = {}, .lhs_contract = {0}, .rhs_contract = {0}}));
   const Plan plan = expect_same(p);
   ASSERT_EQ(plan.steps.size(), 1u) << print(plan);
   EXPECT_EQ(plan.steps[0].inputs.size(), 3u);
@@ -198,7 +207,8 @@ TEST(Plan, ScanWithSwappedAndConstantCarries) {
   const Value x = p.input("x", {DType::f32, {3}});
   const Value y = p.input("y", {DType::f32, {3}});
   auto body = std::make_shared<Program>("swap_body");
-  const Value a = body->input("a", x.type()), b = body->input("b", x.type()), c = body->input("c", x.type());
+  const Value a = body->input("a", x.type()), b = body->input("b", x.type()),
+              c = body->input("c", x.type());
   body->output("a", b);
   body->output("b", a * 2.0);
   body->output("c", c);

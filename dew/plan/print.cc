@@ -8,10 +8,18 @@ std::string place(const Plan& plan, const View& v) {
   const Buffer& b = plan.buffers[static_cast<std::size_t>(v.buffer)];
   std::string text;
   switch (b.kind) {
-    case BufferKind::arena: text = format("@{}", b.offset); break;
-    case BufferKind::input: text = format("in{}", b.index); break;
-    case BufferKind::output: text = format("out{}", b.index); break;
-    case BufferKind::constant: text = format("const{}", v.buffer); break;
+    case BufferKind::arena:
+      text = format("@{}", b.offset);
+      break;
+    case BufferKind::input:
+      text = format("in{}", b.index);
+      break;
+    case BufferKind::output:
+      text = format("out{}", b.index);
+      break;
+    case BufferKind::constant:
+      text = format("const{}", v.buffer);
+      break;
   }
   if (v.offset != 0) text += format("+{}", v.offset);
   if (v.loop_stride != 0) text += format("+i*{}", v.loop_stride);
@@ -40,7 +48,8 @@ std::string group_text(const FusedGroup& group) {
 }  // namespace
 
 std::string print(const Plan& plan) {
-  std::string out = format("plan {}: {} steps, arena {} bytes\n", plan.name, plan.steps.size(), plan.arena_bytes);
+  std::string out =
+      format("plan {}: {} steps, arena {} bytes\n", plan.name, plan.steps.size(), plan.arena_bytes);
   std::string indent = "  ";
   for (std::size_t s = 0; s < plan.steps.size(); ++s) {
     for (const LoopRange& l : plan.loops) {
@@ -50,8 +59,8 @@ std::string print(const Plan& plan) {
       }
     }
     const Step& step = plan.steps[s];
-    out += format("{}{}: {} -> {}{}\n", indent, step.name, places(plan, step.inputs), places(plan, step.outputs),
-                  group_text(step.group));
+    out += format("{}{}: {} -> {}{}\n", indent, step.name, places(plan, step.inputs),
+                  places(plan, step.outputs), group_text(step.group));
     for (const LoopRange& l : plan.loops) {
       if (l.last == static_cast<int>(s)) {
         out += "  end\n";

@@ -17,11 +17,16 @@ struct Access {
 class Sharing {
  public:
   Sharing(Draft& draft, std::span<const int> replaces)
-      : plan_(draft.plan), scopes_(draft.scopes), accesses_(plan_.buffers.size()), partner_(plan_.buffers.size(), -1),
+      : plan_(draft.plan),
+        scopes_(draft.scopes),
+        accesses_(plan_.buffers.size()),
+        partner_(plan_.buffers.size(), -1),
         removed_(plan_.steps.size(), false) {
     for (std::size_t s = 0; s < plan_.steps.size(); ++s) {
-      for (std::size_t i = 0; i < plan_.steps[s].inputs.size(); ++i) record(plan_.steps[s].inputs[i], s, false, i);
-      for (std::size_t o = 0; o < plan_.steps[s].outputs.size(); ++o) record(plan_.steps[s].outputs[o], s, true, o);
+      for (std::size_t i = 0; i < plan_.steps[s].inputs.size(); ++i)
+        record(plan_.steps[s].inputs[i], s, false, i);
+      for (std::size_t o = 0; o < plan_.steps[s].outputs.size(); ++o)
+        record(plan_.steps[s].outputs[o], s, true, o);
     }
     find_partners(replaces);
   }
@@ -67,7 +72,8 @@ class Sharing {
   }
 
   bool same_memory(const View& x, const View& y) const {
-    const bool one = x.buffer == y.buffer || partner_[static_cast<std::size_t>(x.buffer)] == y.buffer;
+    const bool one =
+        x.buffer == y.buffer || partner_[static_cast<std::size_t>(x.buffer)] == y.buffer;
     return one && x.offset == y.offset && x.loop_stride == y.loop_stride && x.strides == y.strides;
   }
 
@@ -91,7 +97,8 @@ class Sharing {
 
   bool already_in_place(int s, std::size_t o) {
     const Step& st = step(s);
-    return std::ranges::any_of(st.inputs, [&](const View& in) { return same_memory(in, st.outputs[o]); });
+    return std::ranges::any_of(st.inputs,
+                               [&](const View& in) { return same_memory(in, st.outputs[o]); });
   }
 
   bool covers_whole(const View& v) {
@@ -116,8 +123,8 @@ class Sharing {
     return no_conflict(from, to, s, first_write, last_access);
   }
 
-  // From the first write of `from` on, nothing else may touch the memory of `to` until step s has run, and nothing may write
-  // it while `from` is still read.
+  // From the first write of `from` on, nothing else may touch the memory of `to` until step s has
+  // run, and nothing may write it while `from` is still read.
   bool no_conflict(const View& from, const View& to, int s, int first_write, int last_access) {
     const int partner = partner_[static_cast<std::size_t>(to.buffer)];
     for (const int b : {to.buffer, partner}) {
@@ -130,13 +137,17 @@ class Sharing {
     return true;
   }
 
-  bool compatible(const Access& a, const View& from, const View& to, int s, int first_write, int last_access) {
+  bool compatible(const Access& a, const View& from, const View& to, int s, int first_write,
+                  int last_access) {
     const int loop = loop_of(first_write);
     if (loop >= 0 && loop_of(a.step) == loop) {
-      // Iterations repeat: what one of them touches must be the part that it replaces. `from` may itself be stacked.
+      // Iterations repeat: what one of them touches must be the part that it replaces. `from` may
+      // itself be stacked.
       const View& w = writer_view(from.buffer, first_write);
       if (view_of(a).loop_stride != to.loop_stride + w.loop_stride) return false;
-      if (scopes_[static_cast<std::size_t>(to.buffer)].carried && to.loop_stride == 0 && a.write && a.step < first_write) return false;
+      if (scopes_[static_cast<std::size_t>(to.buffer)].carried && to.loop_stride == 0 && a.write &&
+          a.step < first_write)
+        return false;
     }
     if (a.step < first_write) return true;
     if (a.step == first_write) return !a.write && in_place_there(a, from, to, first_write);
@@ -189,12 +200,15 @@ class Sharing {
   // dot -> d; add(x, d) in place of x: one product that adds.
   void fold_addition(int s) {
     Step& sum = step(s);
-    if (removed_[static_cast<std::size_t>(s)] || sum.group.ops.size() != 1 || sum.group.ops[0].op != &add_op) return;
+    if (removed_[static_cast<std::size_t>(s)] || sum.group.ops.size() != 1 ||
+        sum.group.ops[0].op != &add_op)
+      return;
     if (sum.inputs.size() != 2 || sum.outputs.size() != 1) return;
     for (std::size_t i = 0; i < 2; ++i) {
       const View d = sum.inputs[i], x = sum.inputs[1 - i];
       const int maker = product_of(d.buffer, s);
-      if (maker < 0 || !covers_whole(d) || !same_memory(x, sum.outputs[0]) || !is_dense(x)) continue;
+      if (maker < 0 || !covers_whole(d) || !same_memory(x, sum.outputs[0]) || !is_dense(x))
+        continue;
       if (!inputs_unchanged(maker, s)) continue;
       Step product = step(maker);
       const Type type = product.outputs[0].type;
@@ -205,7 +219,8 @@ class Sharing {
       remove(s);
       removed_[static_cast<std::size_t>(s)] = false;
       step(s) = std::move(product);
-      for (std::size_t k = 0; k < step(s).inputs.size(); ++k) record(step(s).inputs[k], static_cast<std::size_t>(s), false, k);
+      for (std::size_t k = 0; k < step(s).inputs.size(); ++k)
+        record(step(s).inputs[k], static_cast<std::size_t>(s), false, k);
       record(step(s).outputs[0], static_cast<std::size_t>(s), true, 0);
       return;
     }
@@ -217,11 +232,14 @@ class Sharing {
     return v;
   }
 
-  // The dot step that alone writes b, if step s alone reads it and both are in the same loop or none; else -1.
+  // The dot step that alone writes b, if step s alone reads it and both are in the same loop or
+  // none; else -1.
   int product_of(int b, int s) {
     if (buffer(b).kind != BufferKind::arena || accesses(b).size() != 2) return -1;
     for (const Access& a : accesses(b)) {
-      if (a.write && step(a.step).op == &dot_op && step(a.step).inputs.size() == 2 && loop_of(a.step) == loop_of(s)) return a.step;
+      if (a.write && step(a.step).op == &dot_op && step(a.step).inputs.size() == 2 &&
+          loop_of(a.step) == loop_of(s))
+        return a.step;
     }
     return -1;
   }
@@ -242,8 +260,8 @@ class Sharing {
       for (const Access& w : accesses_[o]) {
         for (const Access& r : accesses_[static_cast<std::size_t>(partner_[o])]) {
           DEW_CHECK(!w.write || r.step <= w.step,
-                    format("{}: output {} replaces an input that {} reads later", plan_.name, plan_.buffers[o].index,
-                           step(r.step).name));
+                    format("{}: output {} replaces an input that {} reads later", plan_.name,
+                           plan_.buffers[o].index, step(r.step).name));
         }
       }
     }
@@ -277,13 +295,17 @@ bool works_in_place(const Step& step, std::size_t input, std::size_t output) {
   const View &in = step.inputs[input], &out = step.outputs[output];
   if (byte_size(in.type.dtype) != byte_size(out.type.dtype)) return false;
   if (step.op != nullptr) {
-    return (step.op->has(kUpdate) && input == output) || (step.op->has(kAccumulates) && input == 0 && output == 0);
+    return (step.op->has(kUpdate) && input == output) ||
+           (step.op->has(kAccumulates) && input == 0 && output == 0);
   }
   if (in.type.shape != out.type.shape || in.strides != out.strides) return false;
-  // Another view of the same buffer, or another output in its place, would see half-written elements.
+  // Another view of the same buffer, or another output in its place, would see half-written
+  // elements.
   for (std::size_t i = 0; i < step.inputs.size(); ++i) {
     const View& other = step.inputs[i];
-    if (i != input && other.buffer == in.buffer && (other.strides != in.strides || other.offset != in.offset)) return false;
+    if (i != input && other.buffer == in.buffer &&
+        (other.strides != in.strides || other.offset != in.offset))
+      return false;
   }
   return true;
 }

@@ -13,8 +13,8 @@ namespace dew {
 
 // The part of a register that one device holds.
 struct Shard {
-  Dims start, extent;           // its box in the whole array
-  std::span<std::byte> bytes;   // row-major
+  Dims start, extent;          // its box in the whole array
+  std::span<std::byte> bytes;  // row-major
 };
 
 // A module made ready to run. Registers hold zeros until something is written.

@@ -1,4 +1,5 @@
-// The mesh: devices arranged in named axes. One device for now; larger meshes are refused where a run is set up.
+// The mesh: devices arranged in named axes. One device for now; larger meshes are refused where a
+// run is set up.
 #pragma once
 
 #include <array>
@@ -8,7 +9,8 @@
 namespace dew {
 
 // Always these six, in this order; later axes are neighbours.
-inline constexpr std::array<const char*, 6> kMeshAxes = {"data", "expert", "fsdp", "tensor", "sequence", "stage"};
+inline constexpr std::array<const char*, 6> kMeshAxes = {"data",   "expert",   "fsdp",
+                                                         "tensor", "sequence", "stage"};
 
 // Sizes of the axes but data, which takes the devices that are left.
 struct MeshSpec {

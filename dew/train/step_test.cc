@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "dew/autodiff/simplify.h"
 #include "dew/base/error.h"
 #include "dew/ir/rewrite.h"
 #include "dew/ops/ops.h"
@@ -327,25 +328,31 @@ TEST(Step, Bf16ProgramsComputeTheSame) {
   expect_same_step(r, run_step(objective, {batch}), objective);
 }
 
-// As compile() does first.
-TEST(Step, CleanedProgramsComputeTheSame) {
-  const LMObjective objective = objective_for(llama_like());
+// All passes of compile() on gradients that are added to sums of earlier micro steps.
+TEST(Step, CompiledProgramsComputeTheSame) {
   const std::vector<Sequence> batch = plain::random_batch(2, kColumns, kVocab, true);
-  const Program raw = micro_program(objective, shape_of({batch}), DType::f32, false);
-  const Program clean = without_dead_code(without_duplicates(raw));
-  verify(clean);
-  const auto scans = [](const Program& p) {
-    return std::ranges::count(p.nodes(), &scan_op, &Node::op);
-  };
-  EXPECT_EQ(scans(raw), 3);
-  EXPECT_EQ(scans(clean), 2);
-  Arrays in;
-  plain::add_params(in, objective.params(), plain::random_params(objective.params(), 5), "params/");
-  plain::add_batch(in, batch);
-  add_weights(in, weight_of(batch));
-  const Arrays a = plain::run(raw, in), b = plain::run(clean, in);
-  for (const auto& [name, array] : a)
-    EXPECT_LT(plain::worst_difference(array.data, b.at(name).data), 1e-12) << name;
+  for (const TransformerConfig& config : {llama_like(), gpt_like()}) {
+    const LMObjective objective = objective_for(config);
+    const Program raw = micro_program(objective, shape_of({batch}), DType::f32, true);
+    const Program clean = without_dead_code(accumulate_in_scans(simplify(without_duplicates(raw))));
+    verify(clean);
+    const auto scans = [](const Program& p) {
+      return std::ranges::count(p.nodes(), &scan_op, &Node::op);
+    };
+    EXPECT_EQ(scans(raw), 3);
+    EXPECT_EQ(scans(clean), 2);  // forward, backward
+    Arrays in;
+    const Params params = plain::random_params(objective.params(), 5);
+    plain::add_params(in, objective.params(), params, "params/");
+    plain::add_params(in, objective.params(), params, "grad/");
+    for (const char* name : {"loss", "nll", "correct"}) in[name] = scalar(0.5);
+    plain::add_batch(in, batch);
+    add_weights(in, weight_of(batch));
+    const Arrays a = plain::run(raw, in), b = plain::run(clean, in);
+    for (const auto& [name, array] : a) {
+      EXPECT_LT(plain::worst_difference(array.data, b.at(name).data), 1e-12) << name;
+    }
+  }
 }
 
 TEST(Step, RefusesRowsThatTheModelHasNoPositionsFor) {

@@ -435,7 +435,7 @@ void sample_scan(Maker& m) {
   m.weights(0);
   std::vector<Value> carries{m.values(shape), m.values(shape)};
   m.weights(1);
-  const Value slices = m.values({length, shape[1], shape[1]});
+  const Value slices = m.values({length, shape[1], shape[1]}, -0.6, 0.6);
   m.weights(weight ? 1 : 0);
   const Value shared = m.values(shape);
   const Scan s = scan(body, carries, std::array{slices}, std::array{shared}, length, m.chance(0.5));

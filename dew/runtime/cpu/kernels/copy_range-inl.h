@@ -2,6 +2,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "dew/base/dtype.h"
+
 #if defined(DEW_COPY_RANGE_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef DEW_COPY_RANGE_INL_H_
 #undef DEW_COPY_RANGE_INL_H_
@@ -48,6 +50,47 @@ HWY_INLINE void StoreBf16(VF v, DF d, std::uint16_t* p) {
   (void)d;
   hn::StoreU(hn::DemoteTo(dh, hn::BitCast(di, half)), dh, p);
 }
+
+HWY_INLINE float FromBits(std::uint32_t bits) { return __builtin_bit_cast(float, bits); }
+HWY_INLINE std::uint32_t ToBits(float value) { return __builtin_bit_cast(std::uint32_t, value); }
+
+// How one dtype is stored: one element, or a vector of them, as 32-bit elements.
+struct Bits32 {
+  using T = float;
+  static HWY_INLINE float One(const T* p) {
+    float value;
+    __builtin_memcpy(&value, p, sizeof value);
+    return value;
+  }
+  static HWY_INLINE void SetOne(float value, T* p) { __builtin_memcpy(p, &value, sizeof value); }
+  static HWY_INLINE VF Load(const T* p) { return hn::LoadU(DF(), p); }
+  static HWY_INLINE void Store(VF v, T* p) { hn::StoreU(v, DF(), p); }
+};
+
+struct Brain16 {
+  using T = std::uint16_t;
+  static HWY_INLINE float One(const T* p) { return FromBits(std::uint32_t{*p} << 16); }
+  static HWY_INLINE void SetOne(float value, T* p) { *p = bf16(value).bits; }
+  static HWY_INLINE VF Load(const T* p) { return LoadBf16(DF(), p); }
+  static HWY_INLINE void Store(VF v, T* p) { StoreBf16(v, DF(), p); }
+};
+
+struct Byte {
+  using T = std::uint8_t;
+  static HWY_INLINE float One(const T* p) { return FromBits(*p != 0 ? ~0u : 0u); }
+  static HWY_INLINE void SetOne(float value, T* p) { *p = ToBits(value) != 0; }
+  static HWY_INLINE VF Load(const T* p) {
+    const hn::RebindToSigned<DF> di;
+    const hn::Rebind<std::uint8_t, DF> db;
+    const auto v = hn::PromoteTo(di, hn::LoadU(db, p));
+    return hn::BitCast(DF(), hn::VecFromMask(di, hn::Ne(v, hn::Zero(di))));
+  }
+  static HWY_INLINE void Store(VF v, T* p) {
+    const hn::RebindToSigned<DF> di;
+    const hn::Rebind<std::uint8_t, DF> db;
+    hn::StoreU(hn::DemoteTo(db, hn::And(hn::BitCast(di, v), hn::Set(di, 1))), db, p);
+  }
+};
 
 // The first n < kLanes elements; the others read as zeros. Nothing outside is touched.
 HWY_INLINE VF LoadPart(const float* p, std::size_t n) {

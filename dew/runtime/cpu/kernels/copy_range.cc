@@ -1,8 +1,6 @@
 #include "dew/runtime/cpu/kernels/copy_range.h"
 
 #include <algorithm>
-#include <bit>
-#include <cstring>
 
 #include "dew/runtime/cpu/kernels/kernels_highway.h"
 
@@ -14,44 +12,6 @@
 
 HWY_BEFORE_NAMESPACE();
 namespace dew::cpu::HWY_NAMESPACE {
-
-// How one dtype is stored: one element, or a vector of them, as 32-bit elements.
-struct Bits32 {
-  using T = float;
-  static float One(const T* p) {
-    float value;
-    std::memcpy(&value, p, sizeof value);
-    return value;
-  }
-  static void SetOne(float value, T* p) { std::memcpy(p, &value, sizeof value); }
-  static VF Load(const T* p) { return hn::LoadU(DF(), p); }
-  static void Store(VF v, T* p) { hn::StoreU(v, DF(), p); }
-};
-
-struct Brain16 {
-  using T = std::uint16_t;
-  static float One(const T* p) { return std::bit_cast<float>(std::uint32_t{*p} << 16); }
-  static void SetOne(float value, T* p) { *p = bf16(value).bits; }
-  static VF Load(const T* p) { return LoadBf16(DF(), p); }
-  static void Store(VF v, T* p) { StoreBf16(v, DF(), p); }
-};
-
-struct Byte {
-  using T = std::uint8_t;
-  static float One(const T* p) { return std::bit_cast<float>(*p != 0 ? ~0u : 0u); }
-  static void SetOne(float value, T* p) { *p = std::bit_cast<std::uint32_t>(value) != 0; }
-  static VF Load(const T* p) {
-    const hn::RebindToSigned<DF> di;
-    const hn::Rebind<std::uint8_t, DF> db;
-    const auto v = hn::PromoteTo(di, hn::LoadU(db, p));
-    return hn::BitCast(DF(), hn::VecFromMask(di, hn::Ne(v, hn::Zero(di))));
-  }
-  static void Store(VF v, T* p) {
-    const hn::RebindToSigned<DF> di;
-    const hn::Rebind<std::uint8_t, DF> db;
-    hn::StoreU(hn::DemoteTo(db, hn::And(hn::BitCast(di, v), hn::Set(di, 1))), db, p);
-  }
-};
 
 template <class Kind>
 void LoadRun(const typename Kind::T* from, std::int64_t step, std::size_t n, float* to) {
@@ -70,13 +30,13 @@ void LoadRun(const typename Kind::T* from, std::int64_t step, std::size_t n, flo
 }
 
 template <class Kind>
-void StoreRun(Operand from, std::size_t first, std::size_t n, std::int64_t step, typename Kind::T* to) {
+void StoreRun(const float* from, std::size_t n, std::int64_t step, typename Kind::T* to) {
   std::size_t i = 0;
   if (step == 1) {
-    for (; i + kLanes <= n; i += kLanes) Kind::Store(hn::LoadU(DF(), from.p + ((first + i) & from.mask)), to + i);
-    for (; i < n; ++i) Kind::SetOne(from.p[(first + i) & from.mask], to + i);
+    for (; i + kLanes <= n; i += kLanes) Kind::Store(hn::LoadU(DF(), from + i), to + i);
+    for (; i < n; ++i) Kind::SetOne(from[i], to + i);
   } else {
-    for (; i < n; ++i) Kind::SetOne(from.p[(first + i) & from.mask], to + static_cast<std::int64_t>(i) * step);
+    for (; i < n; ++i) Kind::SetOne(from[i], to + static_cast<std::int64_t>(i) * step);
   }
 }
 
@@ -94,13 +54,13 @@ void LoadKind(const Strided& s, const std::byte* base, std::int64_t begin, std::
 }
 
 template <class Kind>
-void StoreKind(const Strided& s, std::byte* base, std::int64_t begin, std::size_t n, Operand from) {
+void StoreKind(const Strided& s, std::byte* base, std::int64_t begin, std::size_t n, const float* from) {
   auto* to = reinterpret_cast<typename Kind::T*>(base);
-  if (s.dense()) return StoreRun<Kind>(from, 0, n, 1, to + begin);
+  if (s.dense()) return StoreRun<Kind>(from, n, 1, to + begin);
   Runs runs(s, begin);
   for (std::size_t done = 0; done < n;) {
     const std::size_t count = SmallerOf(static_cast<std::size_t>(runs.left()), n - done);
-    StoreRun<Kind>(from, done, count, s.step(), to + runs.offset());
+    StoreRun<Kind>(from + done, count, s.step(), to + runs.offset());
     runs.advance(static_cast<std::int64_t>(count));
     done += count;
   }
@@ -112,7 +72,7 @@ void LoadRange(const Strided& s, const std::byte* base, std::int64_t begin, std:
   LoadKind<Bits32>(s, base, begin, n, to);
 }
 
-void StoreRange(const Strided& s, std::byte* base, std::int64_t begin, std::size_t n, Operand from) {
+void StoreRange(const Strided& s, std::byte* base, std::int64_t begin, std::size_t n, const float* from) {
   if (s.dtype == DType::bf16) return StoreKind<Brain16>(s, base, begin, n, from);
   if (s.dtype == DType::pred) return StoreKind<Byte>(s, base, begin, n, from);
   StoreKind<Bits32>(s, base, begin, n, from);

@@ -62,20 +62,11 @@ class Runs {
   std::int64_t offset_ = 0;
 };
 
-// The elements of a tile: element i is p[i & mask], so a mask of 0 repeats one vector.
-struct Operand {
-  float* p = nullptr;
-  std::size_t mask = ~std::size_t{0};
-};
-
-// Floats that a repeated element fills: the lanes of the longest vector.
-inline constexpr std::size_t kSplat = 16;
-
 // f32, i32 and u32 move as they are; bf16 becomes f32 and is rounded to nearest even on the way back; pred becomes a mask
 // of 32 bits and goes back to 0 or 1. Nothing outside the range is read or written.
 struct RangeIo {
   void (*load)(const Strided& s, const std::byte* base, std::int64_t begin, std::size_t n, float* to);
-  void (*store)(const Strided& s, std::byte* base, std::int64_t begin, std::size_t n, Operand from);
+  void (*store)(const Strided& s, std::byte* base, std::int64_t begin, std::size_t n, const float* from);
 };
 
 // For the best instruction set of this machine.
@@ -99,8 +90,8 @@ inline float* write_target(const Strided& s, std::byte* base, std::int64_t begin
 }
 
 inline void write_range(const RangeIo& io, const Strided& s, std::byte* base, std::int64_t begin, std::size_t n,
-                        float* from) {
-  if (!s.dense32()) io.store(s, base, begin, n, {from});
+                        const float* from) {
+  if (!s.dense32()) io.store(s, base, begin, n, from);
 }
 
 // Cuts `elements` into at most 64 pieces of about `target` elements, multiples of `unit`.

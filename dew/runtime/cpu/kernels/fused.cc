@@ -1,4 +1,4 @@
-// Pointwise groups: walks tiles through the micro-ops of a FusedProgram.
+// Pointwise groups: walks tiles and runs the codes of a FusedProgram over their blocks.
 #include <algorithm>
 #include <cstring>
 
@@ -10,110 +10,118 @@ namespace {
 
 constexpr std::int64_t kPieceElements = 16 * 1024;
 
-// Registers of one piece, in the memory of the worker.
-struct Machine {
-  const FusedProgram& p;
-  const RangeIo& io;
-  std::byte* const* buffers;
-  Operand* registers;
-  float* slots;
-  float* splats;
-
+// One piece at work, in the memory of the worker: places, then rooms.
+class Machine {
+ public:
   Machine(const FusedProgram& program, const KernelArgs& args)
-      : p(program), io(range_io()), buffers(args.operands) {
-    const std::size_t table = table_bytes(p);
-    registers = reinterpret_cast<Operand*>(args.worker);
-    splats = reinterpret_cast<float*>(args.worker + table);
-    slots = splats + static_cast<std::size_t>(p.splats) * kSplat;
-    for (std::size_t r = 0; r < p.registers.size(); ++r) {
-      const Register& reg = p.registers[r];
-      registers[r] = Operand();
-      if (reg.splat >= 0) registers[r] = {splats + static_cast<std::size_t>(reg.splat) * kSplat, 0};
-      else if (reg.slot >= 0) registers[r].p = slot(reg);
+      : p_(program),
+        buffers_(args.operands),
+        places_(reinterpret_cast<Place*>(args.worker)),
+        rooms_(reinterpret_cast<float*>(args.worker + place_bytes(program))) {
+    for (std::size_t k = 0; k < p_.rooms.size(); ++k) to_room(k);
+    for (std::size_t i = 0; i < p_.inputs.size(); ++i) load_once(i);
+    if (!p_.once.empty()) p_.table->run(p_.once.data(), places_, 0, p_.once_whole_tile ? p_.tile_floats() : kBlock);
+  }
+
+  static std::size_t bytes(const FusedProgram& p) { return place_bytes(p) + p.floats * sizeof(float); }
+
+  void tile(std::int64_t begin, std::size_t n) const {
+    for (std::size_t i = 0; i < p_.inputs.size(); ++i) load(i, begin, n);
+    for (std::size_t o = 0; o < p_.outputs.size(); ++o) {
+      const Strided& s = p_.outputs[o];
+      if (s.dense()) places_[p_.inputs.size() + o] = {output(o) + begin * byte_size(s.dtype)};
+    }
+    const std::size_t whole = n / kBlock * kBlock;
+    p_.table->run(p_.each.data(), places_, 0, whole);
+    if (whole < n) rest(whole, n - whole);
+    for (std::size_t o = 0; o < p_.outputs.size(); ++o) {
+      const Strided& s = p_.outputs[o];
+      if (!s.dense()) p_.io->store(s, output(o), begin, n, room(p_.inputs.size() + o));
     }
   }
 
-  static std::size_t table_bytes(const FusedProgram& p) { return (p.registers.size() * sizeof(Operand) + 63) / 64 * 64; }
+ private:
+  static std::size_t place_bytes(const FusedProgram& p) { return (p.rooms.size() * sizeof(Place) + 63) / 64 * 64; }
 
-  static std::size_t bytes(const FusedProgram& p) {
-    return table_bytes(p) + sizeof(float) * (static_cast<std::size_t>(p.splats) * kSplat +
-                                             static_cast<std::size_t>(p.slots) * p.slot_floats());
+  float* room(std::size_t k) const { return rooms_ + p_.rooms[k].offset; }
+  void to_room(std::size_t k) const {
+    places_[k] = {reinterpret_cast<std::byte*>(room(k)), p_.rooms[k].whole_tile ? kWholeTile : kOneBlock};
+  }
+  std::byte* output(std::size_t o) const { return buffers_[p_.inputs.size() + o]; }
+
+  void load_block(std::size_t i, std::int64_t element) const {
+    float* const to = room(i);
+    p_.io->load(p_.inputs[i], buffers_[i], element, 1, to);
+    for (std::size_t k = 1; k < kBlock; ++k) std::memcpy(to + k, to, sizeof(float));
   }
 
-  float* slot(const Register& reg) const { return slots + static_cast<std::size_t>(reg.slot) * p.slot_floats(); }
-
-  std::byte* output(std::size_t o) const { return buffers[p.inputs.size() + o]; }
-
-  void load_splat(std::size_t i, std::int64_t begin, float* to) const {
-    io.load(p.inputs[i], buffers[i], begin, 1, to);
-    for (std::size_t lane = 1; lane < kSplat; ++lane) std::memcpy(to + lane, to, sizeof(float));
-  }
-
-  // Inputs are only read; Operand has no const because results are operands too.
-  void load_run(std::size_t i, std::int64_t begin, std::size_t n) const {
-    const Strided& s = p.inputs[i];
-    float* const tile = slot(p.registers[i]);
-    const Runs runs(s, begin);
-    if (runs.left() < static_cast<std::int64_t>(n)) {
-      io.load(s, buffers[i], begin, n, tile);
-      registers[i] = {tile};
-    } else if (s.step() == 0) {
-      load_splat(i, begin, tile);
-      registers[i] = {tile, 0};
-    } else {
-      registers[i] = {reinterpret_cast<float*>(buffers[i]) + runs.offset()};
-    }
+  void load_once(std::size_t i) const {
+    if (p_.sources[i] == Source::uniform) load_block(i, 0);
+    if (p_.sources[i] == Source::periodic) p_.io->load(p_.inputs[i], buffers_[i], 0, static_cast<std::size_t>(p_.tile), room(i));
   }
 
   void load(std::size_t i, std::int64_t begin, std::size_t n) const {
-    switch (p.sources[i]) {
-      case Source::in_place: registers[i].p = reinterpret_cast<float*>(buffers[i]) + begin; break;
-      case Source::uniform: load_splat(i, 0, registers[i].p); break;
+    const Strided& s = p_.inputs[i];
+    switch (p_.sources[i]) {
+      case Source::in_place: places_[i] = {buffers_[i] + begin * byte_size(s.dtype)}; break;
       case Source::runs: load_run(i, begin, n); break;
-      case Source::periodic:
-      case Source::copied: io.load(p.inputs[i], buffers[i], begin, n, registers[i].p); break;
+      case Source::copied: p_.io->load(s, buffers_[i], begin, n, room(i)); break;
+      case Source::uniform:
+      case Source::periodic: break;
     }
   }
 
-  void compute(const Compute& c, std::size_t n) const {
-    MicroArgs args;
-    args.to = registers[c.to].p;
-    for (int k = 0; k < c.count; ++k) args.operands[k] = registers[c.operands[k]];
-    args.n = registers[c.to].mask == 0 ? kSplat : n;
-    args.number = c.number;
-    c.fn(args);
-  }
-
-  void store(std::size_t o, std::int64_t begin, std::size_t n) const {
-    const Operand from = registers[p.output_registers[o]];
-    const Strided& s = p.outputs[o];
-    const bool there = s.dense32() && reinterpret_cast<float*>(output(o)) + begin == from.p;
-    if (!there) io.store(s, output(o), begin, n, from);
-  }
-
-  void walk(const std::vector<TileStep>& steps, std::int64_t begin, std::size_t n) const {
-    for (const TileStep& step : steps) {
-      const auto index = static_cast<std::size_t>(step.index);
-      switch (step.kind) {
-        case TileStep::load: load(index, begin, n); break;
-        case TileStep::compute: compute(p.computes[index], n); break;
-        case TileStep::store: store(index, begin, n); break;
-      }
+  void load_run(std::size_t i, std::int64_t begin, std::size_t n) const {
+    const Strided& s = p_.inputs[i];
+    const Runs runs(s, begin);
+    to_room(i);
+    if (runs.left() < static_cast<std::int64_t>(n)) {
+      p_.io->load(s, buffers_[i], begin, n, room(i));
+    } else if (s.step() == 0) {
+      load_block(i, begin);
+      places_[i].mask = kOneBlock;
+    } else {
+      places_[i].p = buffers_[i] + runs.offset() * byte_size(s.dtype);
     }
   }
 
-  void tile(std::int64_t begin, std::size_t n) const {
-    for (std::size_t o = 0; o < p.outputs.size(); ++o) {
-      if (p.in_place[o]) registers[p.output_registers[o]].p = reinterpret_cast<float*>(output(o)) + begin;
+  // The elements behind the last whole block: places in buffers are replaced by a block that holds copies, so that nothing
+  // beyond the buffers is touched.
+  void rest(std::size_t first, std::size_t n) const {
+    const std::size_t inputs = p_.inputs.size();
+    for (std::size_t i = 0; i < inputs; ++i) {
+      const bool in_buffer = places_[i].p != reinterpret_cast<std::byte*>(room(i));
+      if (!in_buffer) continue;
+      const auto size = static_cast<std::size_t>(byte_size(p_.inputs[i].dtype));
+      std::memcpy(room(i), places_[i].p + first * size, n * size);
+      places_[i] = {reinterpret_cast<std::byte*>(room(i)), kOneBlock};
     }
-    walk(p.each, begin, n);
+    std::byte* ends[kMaxOutputs] = {};
+    for (std::size_t o = 0; o < p_.outputs.size(); ++o) {
+      if (!p_.outputs[o].dense()) continue;
+      ends[o] = places_[inputs + o].p + first * static_cast<std::size_t>(byte_size(p_.outputs[o].dtype));
+      places_[inputs + o] = {reinterpret_cast<std::byte*>(room(inputs + o)), kOneBlock};
+    }
+    p_.table->run(p_.each.data(), places_, first, first + kBlock);
+    for (std::size_t o = 0; o < p_.outputs.size(); ++o) {
+      const auto size = static_cast<std::size_t>(byte_size(p_.outputs[o].dtype));
+      if (ends[o] != nullptr) std::memcpy(ends[o], room(inputs + o), n * size);
+    }
   }
+
+  const FusedProgram& p_;
+  std::byte* const* buffers_;
+  Place* places_;
+  float* rooms_;
+
+ public:
+  static constexpr std::size_t kMaxOutputs = 64;
 };
 
 class Fused final : public Kernel {
  public:
   explicit Fused(FusedProgram program) : program_(std::move(program)) {
-    pieces_ = cut_pieces(program_.elements, kPieceElements, program_.row == 0 ? program_.tile : 64);
+    pieces_ = cut_pieces(program_.elements, kPieceElements, program_.row == 0 ? std::min(program_.tile, kPieceElements) : 128);
     phases_ = {pieces_.count};
     worker_scratch_ = Machine::bytes(program_);
     implementation_ = "highway";
@@ -125,7 +133,6 @@ class Fused final : public Kernel {
     const std::int64_t end = std::min(begin + pieces_.size, p.elements);
     if (begin >= end) return;
     const Machine machine(p, args);
-    machine.walk(p.once, 0, static_cast<std::size_t>(p.tile));
     while (begin < end) {
       std::int64_t stop = std::min(begin + p.tile, end);
       if (p.row != 0) stop = std::min(stop, (begin / p.row + 1) * p.row);
@@ -142,8 +149,8 @@ class Fused final : public Kernel {
 }  // namespace
 
 std::unique_ptr<Kernel> make_fused(const Step& step, std::string& why_not) {
-  if (step.op != nullptr || step.group.outputs.empty()) {
-    why_not = "not a fused group";
+  if (step.op != nullptr || step.group.outputs.empty() || step.group.outputs.size() > Machine::kMaxOutputs) {
+    why_not = "not a fused group, or one of more than 64 outputs";
     return nullptr;
   }
   auto program = fused_program(step, why_not);

@@ -1,4 +1,4 @@
-// Functions of one f32 vector. Errors below are the largest found over all f32 arguments (fused_math_test.cc states and
+// Functions of one f32 vector. Errors below are the largest found over all f32 arguments (fused_test.cc states and
 // checks them). Infinite arguments give the limits, NaN gives NaN, denormal results are kept. Min and Max take the value
 // second: on x86 they return the second operand if one is NaN.
 #include "dew/runtime/cpu/kernels/copy_range-inl.h"

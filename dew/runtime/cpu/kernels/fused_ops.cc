@@ -9,80 +9,11 @@
 #define HWY_TARGET_INCLUDE "dew/runtime/cpu/kernels/fused_ops.cc"
 #include "hwy/foreach_target.h"
 // After foreach_target.h.
+#include "dew/runtime/cpu/kernels/fused_code-inl.h"
 #include "dew/runtime/cpu/kernels/fused_math-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace dew::cpu::HWY_NAMESPACE {
-
-// ---- loops ----
-
-template <class T>
-using D = hn::ScalableTag<T>;
-
-// Tiles hold every type as 32 bits.
-template <class T>
-HWY_INLINE hn::Vec<D<T>> Get(const Operand& a, std::size_t i) {
-  return hn::BitCast(D<T>(), hn::LoadU(DF(), a.p + (i & a.mask)));
-}
-template <class T>
-HWY_INLINE hn::Vec<D<T>> GetPart(const Operand& a, std::size_t i, std::size_t n) {
-  return hn::BitCast(D<T>(), LoadPart(a.p + (i & a.mask), n));
-}
-template <class V>
-HWY_INLINE VF AsFloat(V v) {
-  return hn::BitCast(DF(), v);
-}
-
-template <class Op, class T>
-void Unary(const MicroArgs& args) {
-  const Operand a = args.operands[0];
-  float* const to = args.to;
-  std::size_t i = 0;
-  for (; i + kLanes <= args.n; i += kLanes) hn::StoreU(AsFloat(Op()(D<T>(), Get<T>(a, i))), DF(), to + i);
-  if (const std::size_t rest = args.n - i; rest != 0) {
-    StorePart(AsFloat(Op()(D<T>(), GetPart<T>(a, i, rest))), to + i, rest);
-  }
-}
-
-template <class Op, class T>
-void Binary(const MicroArgs& args) {
-  const Operand a = args.operands[0], b = args.operands[1];
-  float* const to = args.to;
-  std::size_t i = 0;
-  for (; i + kLanes <= args.n; i += kLanes) {
-    hn::StoreU(AsFloat(Op()(D<T>(), Get<T>(a, i), Get<T>(b, i))), DF(), to + i);
-  }
-  if (const std::size_t rest = args.n - i; rest != 0) {
-    StorePart(AsFloat(Op()(D<T>(), GetPart<T>(a, i, rest), GetPart<T>(b, i, rest))), to + i, rest);
-  }
-}
-
-HWY_INLINE VF Choose(VF condition, VF a, VF b) { return hn::IfThenElse(hn::MaskFromVec(condition), a, b); }
-
-void Select(const MicroArgs& args) {
-  const Operand c = args.operands[0], a = args.operands[1], b = args.operands[2];
-  float* const to = args.to;
-  std::size_t i = 0;
-  for (; i + kLanes <= args.n; i += kLanes) {
-    hn::StoreU(Choose(Get<float>(c, i), Get<float>(a, i), Get<float>(b, i)), DF(), to + i);
-  }
-  if (const std::size_t rest = args.n - i; rest != 0) {
-    StorePart(Choose(GetPart<float>(c, i, rest), GetPart<float>(a, i, rest), GetPart<float>(b, i, rest)), to + i, rest);
-  }
-}
-
-// One element after the other, for what is rare and has no vector form.
-template <class T, class Each>
-void Elementwise(const MicroArgs& args, Each each) {
-  for (std::size_t i = 0; i < args.n; ++i) {
-    T x[2] = {};
-    for (int k = 0; k < Each::kArity; ++k) {
-      __builtin_memcpy(&x[k], args.operands[k].p + (i & args.operands[k].mask), sizeof(T));
-    }
-    const T y = each(x);
-    __builtin_memcpy(args.to + i, &y, sizeof(T));
-  }
-}
 
 // ---- ops: f32, and integers where it makes sense ----
 #define DEW_UNARY_OP(Name, expression)         \
@@ -163,37 +94,27 @@ DEW_UNARY_OP(FloatFromUnsigned,
 #undef DEW_UNARY_OP
 #undef DEW_BINARY_OP
 
-struct UnsignedEach {
-  static constexpr int kArity = 1;
-  std::uint32_t operator()(const std::uint32_t* x) const {
-    float value;
-    __builtin_memcpy(&value, x, sizeof value);
+struct UnsignedFromFloat {
+  static std::uint32_t Apply(std::uint32_t bits, std::uint32_t, double) {
+    const float value = FromBits(bits);
     if (!(value > 0.0f)) return 0;
     return value >= 4294967296.0f ? ~0u : static_cast<std::uint32_t>(value);
   }
 };
-void UnsignedFromFloat(const MicroArgs& args) { Elementwise<std::uint32_t>(args, UnsignedEach()); }
 
 // Division by zero gives 0, and the one quotient that does not fit wraps.
-template <class T>
-struct DivideEach {
-  static constexpr int kArity = 2;
-  T operator()(const T* x) const {
-    if (x[1] == 0) return 0;
-    return static_cast<T>(static_cast<std::uint32_t>(std::int64_t{x[0]} / std::int64_t{x[1]}));
+struct Divide {
+  template <class T>
+  static T Apply(T x, T y, double) {
+    return y == 0 ? T{0} : static_cast<T>(static_cast<std::uint32_t>(std::int64_t{x} / std::int64_t{y}));
   }
 };
-template <class T>
-void IntDiv(const MicroArgs& args) {
-  Elementwise<T>(args, DivideEach<T>());
-}
 
-struct PowEach {
-  static constexpr int kArity = 1;
-  double exponent;
-  float operator()(const float* x) const { return static_cast<float>(std::pow(static_cast<double>(*x), exponent)); }
+struct Power {
+  static float Apply(float x, float, double exponent) {
+    return static_cast<float>(std::pow(static_cast<double>(x), exponent));
+  }
 };
-void PowAny(const MicroArgs& args) { Elementwise<float>(args, PowEach{args.number}); }
 
 // The vector form reduces angles in double, enough up to a million.
 template <bool kSine>
@@ -221,48 +142,85 @@ struct CosOp {
 using I = std::int32_t;
 using U = std::uint32_t;
 
+template <class F>
+CodeFn Fn(F* routine) {
+  return reinterpret_cast<CodeFn>(routine);
+}
+
+template <class Op, class T>
+CodeFn Unary(Form form) {
+  return form == Form::unary ? Fn(UnaryCode<Op, T>) : nullptr;
+}
+template <class Op>
+CodeFn Long(Form form) {
+  return form == Form::unary ? Fn(LongUnaryCode<Op, float>) : nullptr;
+}
+template <class Op, class T>
+CodeFn Binary(Form form) {
+  if (form == Form::acc_mem) return Fn(BinaryCode<Op, T, Form::acc_mem>);
+  if (form == Form::mem_acc) return Fn(BinaryCode<Op, T, Form::mem_acc>);
+  if (form == Form::acc_acc) return Fn(BinaryCode<Op, T, Form::acc_acc>);
+  return nullptr;
+}
+template <class Each, class T>
+CodeFn Element(Form form) {
+  if (form == Form::unary) return Fn(ElementCode<Each, T, Form::unary>);
+  if (form == Form::acc_mem) return Fn(ElementCode<Each, T, Form::acc_mem>);
+  if (form == Form::mem_acc) return Fn(ElementCode<Each, T, Form::mem_acc>);
+  if (form == Form::acc_acc) return Fn(ElementCode<Each, T, Form::acc_acc>);
+  return nullptr;
+}
+inline CodeFn Select(Form form) {
+  if (form == Form::select_first) return Fn(SelectCode<Form::select_first>);
+  if (form == Form::select_second) return Fn(SelectCode<Form::select_second>);
+  if (form == Form::select_third) return Fn(SelectCode<Form::select_third>);
+  return nullptr;
+}
+
+using ByForm = CodeFn (*)(Form);
+
 struct Row {
   const OpDef* op;
-  MicroFn f32, i32, u32, pred;  // by the operands' type
+  ByForm f32, i32 = nullptr, u32 = nullptr, pred = nullptr;  // by the operands' type
 };
 
 constexpr Row kRows[] = {
-    {&add_op, Binary<AddOp, float>, Binary<AddOp, I>, Binary<AddOp, U>, nullptr},
-    {&sub_op, Binary<SubOp, float>, Binary<SubOp, I>, Binary<SubOp, U>, nullptr},
-    {&mul_op, Binary<MulOp, float>, Binary<MulOp, I>, Binary<MulOp, U>, nullptr},
-    {&div_op, Binary<DivOp, float>, IntDiv<I>, IntDiv<U>, nullptr},
-    {&max_op, Binary<MaxOp, float>, Binary<IntMaxOp, I>, Binary<IntMaxOp, U>, nullptr},
-    {&min_op, Binary<MinOp, float>, Binary<IntMinOp, I>, Binary<IntMinOp, U>, nullptr},
-    {&neg_op, Unary<NegOp, float>, Unary<IntNegOp, I>, Unary<IntNegOp, U>, nullptr},
-    {&exp_op, Unary<ExpOp, float>, nullptr, nullptr, nullptr},
-    {&log_op, Unary<LogOp, float>, nullptr, nullptr, nullptr},
-    {&sqrt_op, Unary<SqrtOp, float>, nullptr, nullptr, nullptr},
-    {&rsqrt_op, Unary<RsqrtOp, float>, nullptr, nullptr, nullptr},
-    {&tanh_op, Unary<TanhOp, float>, nullptr, nullptr, nullptr},
-    {&logistic_op, Unary<LogisticOp, float>, nullptr, nullptr, nullptr},
-    {&erf_op, Unary<ErfOp, float>, nullptr, nullptr, nullptr},
-    {&sin_op, Unary<SinOp, float>, nullptr, nullptr, nullptr},
-    {&cos_op, Unary<CosOp, float>, nullptr, nullptr, nullptr},
-    {&abs_op, Unary<AbsOp, float>, Unary<AbsOp, I>, Unary<SameOp, U>, nullptr},
-    {&sign_op, Unary<SignOp, float>, Unary<IntSignOp, I>, Unary<UnsignedSignOp, U>, nullptr},
-    {&floor_op, Unary<FloorOp, float>, nullptr, nullptr, nullptr},
-    {&silu_op, Unary<SiluOp, float>, nullptr, nullptr, nullptr},
-    {&silu_slope_op, Unary<SiluSlopeOp, float>, nullptr, nullptr, nullptr},
-    {&gelu_tanh_op, Unary<GeluTanhOp, float>, nullptr, nullptr, nullptr},
-    {&gelu_tanh_slope_op, Unary<GeluTanhSlopeOp, float>, nullptr, nullptr, nullptr},
-    {&gelu_erf_op, Unary<GeluErfOp, float>, nullptr, nullptr, nullptr},
-    {&gelu_erf_slope_op, Unary<GeluErfSlopeOp, float>, nullptr, nullptr, nullptr},
+    {&add_op, Binary<AddOp, float>, Binary<AddOp, I>, Binary<AddOp, U>},
+    {&sub_op, Binary<SubOp, float>, Binary<SubOp, I>, Binary<SubOp, U>},
+    {&mul_op, Binary<MulOp, float>, Binary<MulOp, I>, Binary<MulOp, U>},
+    {&div_op, Binary<DivOp, float>, Element<Divide, I>, Element<Divide, U>},
+    {&max_op, Binary<MaxOp, float>, Binary<IntMaxOp, I>, Binary<IntMaxOp, U>},
+    {&min_op, Binary<MinOp, float>, Binary<IntMinOp, I>, Binary<IntMinOp, U>},
+    {&neg_op, Unary<NegOp, float>, Unary<IntNegOp, I>, Unary<IntNegOp, U>},
+    {&exp_op, Long<ExpOp>},
+    {&log_op, Long<LogOp>},
+    {&sqrt_op, Unary<SqrtOp, float>},
+    {&rsqrt_op, Unary<RsqrtOp, float>},
+    {&tanh_op, Long<TanhOp>},
+    {&logistic_op, Long<LogisticOp>},
+    {&erf_op, Long<ErfOp>},
+    {&sin_op, Long<SinOp>},
+    {&cos_op, Long<CosOp>},
+    {&abs_op, Unary<AbsOp, float>, Unary<AbsOp, I>, Unary<SameOp, U>},
+    {&sign_op, Unary<SignOp, float>, Unary<IntSignOp, I>, Unary<UnsignedSignOp, U>},
+    {&floor_op, Unary<FloorOp, float>},
+    {&silu_op, Long<SiluOp>},
+    {&silu_slope_op, Long<SiluSlopeOp>},
+    {&gelu_tanh_op, Long<GeluTanhOp>},
+    {&gelu_tanh_slope_op, Long<GeluTanhSlopeOp>},
+    {&gelu_erf_op, Long<GeluErfOp>},
+    {&gelu_erf_slope_op, Long<GeluErfSlopeOp>},
     {&equal_op, Binary<EqualOp, float>, Binary<EqualOp, I>, Binary<EqualOp, U>, Binary<EqualOp, U>},
-    {&less_op, Binary<LessOp, float>, Binary<LessOp, I>, Binary<LessOp, U>, nullptr},
-    {&less_equal_op, Binary<LessEqualOp, float>, Binary<IntLessEqualOp, I>, Binary<IntLessEqualOp, U>, nullptr},
+    {&less_op, Binary<LessOp, float>, Binary<LessOp, I>, Binary<LessOp, U>},
+    {&less_equal_op, Binary<LessEqualOp, float>, Binary<IntLessEqualOp, I>, Binary<IntLessEqualOp, U>},
     {&logical_and_op, nullptr, nullptr, nullptr, Binary<AndOp, U>},
     {&logical_or_op, nullptr, nullptr, nullptr, Binary<OrOp, U>},
     {&logical_not_op, nullptr, nullptr, nullptr, Unary<NotOp, U>},
-    {&is_finite_op, Unary<IsFiniteOp, float>, nullptr, nullptr, nullptr},
+    {&is_finite_op, Unary<IsFiniteOp, float>},
     {&select_op, Select, Select, Select, Select},
 };
 
-MicroFn ByType(DType type, MicroFn f32, MicroFn i32, MicroFn u32, MicroFn pred) {
+inline ByForm ByType(DType type, ByForm f32, ByForm i32, ByForm u32, ByForm pred) {
   switch (type) {
     case DType::f32:
     case DType::bf16: return f32;
@@ -274,21 +232,21 @@ MicroFn ByType(DType type, MicroFn f32, MicroFn i32, MicroFn u32, MicroFn pred) 
   return nullptr;
 }
 
-MicroFn FindConvert(DType from, DType to) {
-  const MicroFn same = Unary<SameOp, float>;
+inline ByForm FindConvert(DType from, DType to) {
+  const ByForm same = Unary<SameOp, float>;
   switch (to) {
     case DType::f32:
     case DType::bf16:
       return ByType(from, same, Unary<FloatFromInt, I>, Unary<FloatFromUnsigned, U>, Unary<FloatFromMask, float>);
     case DType::i32: return ByType(from, Unary<IntFromFloat, float>, same, same, Unary<IntFromMask, I>);
-    case DType::u32: return ByType(from, UnsignedFromFloat, same, same, Unary<IntFromMask, I>);
+    case DType::u32: return ByType(from, Element<UnsignedFromFloat, U>, same, same, Unary<IntFromMask, I>);
     case DType::pred: return ByType(from, Unary<MaskFromAny, float>, Unary<MaskFromAny, I>, Unary<MaskFromAny, U>, same);
     case DType::f64: break;
   }
   return nullptr;
 }
 
-MicroFn FindPow(double exponent) {
+inline ByForm FindPow(double exponent) {
   if (exponent == 0) return Unary<OneOp, float>;
   if (exponent == 1) return Unary<SameOp, float>;
   if (exponent == 2) return Unary<SquareOp, float>;
@@ -296,17 +254,38 @@ MicroFn FindPow(double exponent) {
   if (exponent == -1) return Unary<ReciprocalOp, float>;
   if (exponent == 0.5) return Unary<SqrtOp, float>;
   if (exponent == -0.5) return Unary<RsqrtOp, float>;
-  return PowAny;
+  return Element<Power, float>;
 }
 
-MicroFn FindMicro(const OpDef* op, const Attrs& attrs, DType operand, DType result) {
-  if (op == &convert_op) return FindConvert(operand, result);
-  if (op == &stop_gradient_op) return Unary<SameOp, float>;
-  if (op == &pow_op) return operand == DType::f32 || operand == DType::bf16 ? FindPow(std::get<Number>(attrs).value) : nullptr;
-  for (const Row& row : kRows) {
-    if (row.op == op) return ByType(operand, row.f32, row.i32, row.u32, row.pred);
+CodeFn FindCode(const OpDef* op, const Attrs& attrs, DType operand, DType result, Form form) {
+  ByForm found = nullptr;
+  if (op == &convert_op) {
+    found = FindConvert(operand, result);
+  } else if (op == &stop_gradient_op) {
+    found = Unary<SameOp, float>;
+  } else if (op == &pow_op) {
+    const auto* exponent = std::get_if<Number>(&attrs);
+    if (is_float(operand) && exponent != nullptr) found = FindPow(exponent->value);
   }
-  return nullptr;
+  for (const Row& row : kRows) {
+    if (row.op == op) found = ByType(operand, row.f32, row.i32, row.u32, row.pred);
+  }
+  return found == nullptr ? nullptr : found(form);
+}
+
+CodeFn FindLoad(DType dtype) {
+  if (dtype == DType::bf16) return Fn(LoadCode<Brain16>);
+  return dtype == DType::pred ? Fn(LoadCode<Byte>) : Fn(LoadCode<Bits32>);
+}
+
+CodeFn FindStore(DType dtype) {
+  if (dtype == DType::bf16) return Fn(StoreCode<Brain16>);
+  return dtype == DType::pred ? Fn(StoreCode<Byte>) : Fn(StoreCode<Bits32>);
+}
+
+const CodeTable& Table() {
+  static const CodeTable table = {FindCode, FindLoad, FindStore, Fn(HaltCode), RunCodes};
+  return table;
 }
 
 }  // namespace dew::cpu::HWY_NAMESPACE
@@ -315,12 +294,9 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace dew::cpu {
 
-HWY_EXPORT(FindMicro);
+HWY_EXPORT(Table);
 
-MicroFn find_micro(const OpDef* op, const Attrs& attrs, std::span<const DType> operands, DType result) {
-  if (operands.empty() || operands.size() > 3) return nullptr;
-  return HWY_DYNAMIC_DISPATCH(FindMicro)(op, attrs, operands[0], result);
-}
+const CodeTable& code_table() { return HWY_DYNAMIC_DISPATCH(Table)(); }
 
 bool is_identity(const OpDef* op, DType operand, DType result) {
   if (op == &stop_gradient_op) return true;

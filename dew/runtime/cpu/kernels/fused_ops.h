@@ -1,26 +1,50 @@
-// Pointwise ops on tiles of 32-bit elements.
+// Pointwise ops as threaded code. A string of codes runs over blocks of kBlock elements: eight vectors (the accumulator)
+// are handed from code to code in registers, each code changes them, loads them, or stores them, and calls the next. So a
+// chain of ops costs one load and one store, not one of each an op.
 #pragma once
 
 #include <cstddef>
-#include <span>
 
 #include "dew/ir/op.h"
-#include "dew/runtime/cpu/kernels/copy_range.h"
 
 namespace dew::cpu {
 
-struct MicroArgs {
-  float* to = nullptr;      // may be the place of an operand
-  Operand operands[3];
-  std::size_t n = 0;        // elements; nothing behind them is read or written
-  double number = 0;        // exponent of pow
+inline constexpr std::size_t kBlock = 128;  // elements; on AVX2 two rounds of eight vectors
+
+// Where a code finds an element: p + (i & mask) for element i of a tile.
+inline constexpr std::size_t kWholeTile = ~std::size_t{0};
+inline constexpr std::size_t kOneBlock = kBlock - 1;  // one block stands for all
+struct Place {
+  std::byte* p = nullptr;
+  std::size_t mask = kWholeTile;
 };
 
-using MicroFn = void (*)(const MicroArgs& args);
+// The first parameters of every code are (const Code*, const Place*, element); vectors follow, which only code compiled for
+// one instruction set can name.
+using CodeFn = void (*)();
 
-// The routine of an op for the best instruction set of this machine: null if there is none. `operands` are dtypes of the
-// operands, `result` that of the result; registers of bf16 values hold f32.
-MicroFn find_micro(const OpDef* op, const Attrs& attrs, std::span<const DType> operands, DType result);
+struct Code {
+  CodeFn fn = nullptr;
+  int a = 0, b = 0;   // numbers of places
+  double number = 0;  // exponent of pow
+};
+
+// Which operands are the accumulator (A) and which come from places (a, then b).
+enum class Form { unary, acc_mem, mem_acc, acc_acc, select_first, select_second, select_third };
+
+struct CodeTable {
+  // Null if there is no routine. `operand` is the dtype of the op's (last) operand, f32 for bf16.
+  CodeFn (*find)(const OpDef* op, const Attrs& attrs, DType operand, DType result, Form form);
+  // Accumulator from and to place a, which holds elements of that dtype; pred is a mask of 32 bits in the accumulator.
+  CodeFn (*load)(DType dtype);
+  CodeFn (*store)(DType dtype);
+  CodeFn halt;  // the last code of a string
+  // Runs a string over the blocks that begin at first, first + kBlock, .. < last.
+  void (*run)(const Code* string, const Place* places, std::size_t first, std::size_t last);
+};
+
+// For the best instruction set of this machine.
+const CodeTable& code_table();
 
 // The op leaves the bits of a register as they are (stop_gradient, f32 to bf16 before it is stored).
 bool is_identity(const OpDef* op, DType operand, DType result);

@@ -6,14 +6,12 @@
 
 #include <cstdlib>
 #include <cstring>
-#include <filesystem>
-#include <fstream>
 #include <map>
 #include <numeric>
 #include <string>
 #include <vector>
 
-#include "dew/base/file.h"
+#include "dew/base/file_test_support.h"
 #include "dew/checkpoint/directory.h"
 #include "dew/checkpoint/reader.h"
 #include "dew/checkpoint/writer.h"
@@ -133,27 +131,12 @@ struct Sample {
   }
 };
 
-// The message of the Error that `body` throws; fails without one, or with another code.
+// The message of the Error that `body` must throw.
 template <class Body>
-std::string error_of(Body body, ErrorCode code = ErrorCode::checkpoint) {
-  try {
-    body();
-  } catch (const Error& error) {
-    EXPECT_EQ(static_cast<int>(error.code()), static_cast<int>(code)) << error.what();
-    EXPECT_EQ(std::string(error.what()).find('\n'), std::string::npos) << error.what();
-    return error.what();
-  }
-  ADD_FAILURE() << "no error";
-  return {};
-}
-
-inline std::string text_of(const Path& path) {
-  return read_file(path, ErrorCode::internal, std::int64_t{1} << 30);
-}
-
-// Over the old bytes, not beside them.
-inline void overwrite(const Path& path, std::string_view text) {
-  std::ofstream(path, std::ios::binary) << text;
+std::string refusal(Body body, ErrorCode code = ErrorCode::checkpoint) {
+  const std::string message = error_of(code, body);
+  EXPECT_NE(message, "no error");
+  return message;
 }
 
 }  // namespace dew

@@ -1,0 +1,33 @@
+// What a training run tells, brought to the console, log.txt and metrics.jsonl.
+#pragma once
+
+#include <functional>
+#include <optional>
+
+#include "dew/train/console.h"
+#include "dew/train/metrics.h"
+#include "dew/train/trainer.h"
+
+namespace dew::cli {
+
+class Reporter final : public TrainObserver {
+ public:
+  // `begin` is called at the first sign that the run goes on: a resume that is refused must leave
+  // the files of the run as they are. It opens metrics.jsonl.
+  using Begin = std::function<void(std::optional<MetricsWriter>&)>;
+  // `console` must outlive the reporter.
+  Reporter(Console& console, Begin begin) : console_(console), begin_(std::move(begin)) {}
+
+  void on_step(std::int64_t step, std::int64_t target, double loss) override;
+  void on_log(const LogLine& line) override;
+  void on_eval(std::int64_t step, const EvalResult& result) override;
+  void on_message(const std::string& line) override;
+  void on_warning(const std::string& line) override;
+
+ private:
+  Console& console_;
+  Begin begin_;
+  std::optional<MetricsWriter> metrics_;
+};
+
+}  // namespace dew::cli

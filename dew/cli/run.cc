@@ -1,0 +1,117 @@
+// The table of commands, and the one place where errors become lines and exit statuses.
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
+#include <new>
+
+#include "dew/base/format.h"
+#include "dew/cli/cli.h"
+
+namespace dew::cli {
+namespace {
+
+constexpr const char* kIntroduction =
+    R"(dew trains transformer language models.
+
+Usage: dew COMMAND [ARGUMENTS]
+       dew COMMAND --help
+
+)";
+
+constexpr const char* kExample = R"(
+Example:
+  dew tokenize bible.txt --out data/bible
+  dew train examples/demo.toml data.path=data/bible run.dir=runs/bible
+  dew eval runs/bible --data data/bible
+)";
+
+std::string help() {
+  std::string built, rest;
+  for (const Command& c : commands()) {
+    (c.run != nullptr ? built : rest) += format("  {:<12}{}\n", c.name, c.summary);
+  }
+  return kIntroduction + ("Commands:\n" + built) + "\nNot built yet:\n" + rest + kExample;
+}
+
+// Files must not get the numbers 0 to 2, or what is printed would end in them. A closed standard
+// output becomes one that refuses to be written to; nobody misses the others.
+void keep_standard_streams() {
+  for (const auto& [fd, mode] : {std::pair{STDIN_FILENO, O_RDONLY},
+                                 std::pair{STDOUT_FILENO, O_RDONLY},
+                                 std::pair{STDERR_FILENO, O_WRONLY}}) {
+    if (::fcntl(fd, F_GETFD) < 0) ::open("/dev/null", mode);
+  }
+  std::signal(SIGPIPE, SIG_IGN);  // a reader that left is an error like others, not a death
+}
+
+int dispatch(const Arguments& arguments) {
+  if (arguments.empty()) {
+    fail(ErrorCode::usage, "no command was given", "dew --help lists the commands");
+  }
+  const std::string& name = arguments[0];
+  if (name == "--version") {
+    print(format("dew {}\n", kVersion));
+    return 0;
+  }
+  if (name == "--help" || name == "-h" || name == "help") {
+    print(help());
+    return 0;
+  }
+  const auto command = std::ranges::find(commands(), name, &Command::name);
+  if (command == commands().end()) {
+    fail(ErrorCode::usage, format("there is no command '{}'", name),
+         "dew --help lists the commands");
+  }
+  if (command->run == nullptr) refuse_unbuilt("dew " + name);
+  return command->run({arguments.begin() + 1, arguments.end()});
+}
+
+int report(std::string_view message, std::string_view hint, int status) {
+  note("dew: error: " + one_line(message));
+  if (!hint.empty()) note("hint: " + one_line(hint));
+  return status;
+}
+
+}  // namespace
+
+const std::vector<Command>& commands() {
+  static const std::vector<Command> all = {
+      {"tokenize", "text files to a directory of token ids", tokenize_command},
+      {"train", "train a model as a config says, or go on with a run", train_command},
+      {"eval", "loss and accuracy of a model on validation data", eval_command},
+      {"generate", "text from a model", nullptr},
+      {"probe", "compare with another framework on one batch", nullptr},
+      {"inspect", "what is in a model, a checkpoint or a compiled config", nullptr},
+      {"tokenizer", "train, encode and decode with tokenizer files", nullptr},
+      {"dispatch", "which rows go where on a mesh", nullptr},
+      {"import", "Hugging Face models in", nullptr},
+      {"export", "Hugging Face models out", nullptr},
+      {"plan", "memory and time of a run before it starts", nullptr},
+      {"bench", "the benchmark suite", nullptr},
+  };
+  return all;
+}
+
+int run(const Arguments& arguments) {
+  keep_standard_streams();
+  try {
+    return dispatch(arguments);
+  } catch (const Stopped& stopped) {
+    return 128 + stopped.signal;
+  } catch (const Error& error) {
+    return report(error.what(), error.hint(), static_cast<int>(error.code()));
+  } catch (const std::bad_alloc&) {
+    return report("out of memory", "a smaller batch or model needs less",
+                  static_cast<int>(ErrorCode::internal));
+  } catch (const std::exception& error) {
+    return report(format("unexpected: {}", error.what()), "please report this",
+                  static_cast<int>(ErrorCode::internal));
+  } catch (...) {
+    return report("unexpected: an exception of unknown type", "please report this",
+                  static_cast<int>(ErrorCode::internal));
+  }
+}
+
+}  // namespace dew::cli

@@ -1,0 +1,9 @@
+#include "dew/dew.h"
+
+#include "dew/runtime/cpu/cpu.h"
+
+namespace dew {
+
+std::unique_ptr<Backend> cpu_devices(int workers) { return cpu_backend(workers); }
+
+}  // namespace dew

@@ -1,0 +1,20 @@
+// Everything a user's program needs: programs and ops, models, data, training.
+#pragma once
+
+#include "dew/autodiff/grad.h"
+#include "dew/base/error.h"
+#include "dew/compile.h"
+#include "dew/data/loader.h"
+#include "dew/data/tokenize.h"
+#include "dew/data/windows.h"
+#include "dew/nn/transformer.h"
+#include "dew/ops/ops.h"
+#include "dew/train/trainer.h"
+
+namespace dew {
+
+// This process's cores as one device. `workers` threads run every step together; 0: one for each
+// core that the process may use. Results do not depend on their number.
+std::unique_ptr<Backend> cpu_devices(int workers = 0);
+
+}  // namespace dew

@@ -1,0 +1,160 @@
+#include "tests/cli/program.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <sstream>
+#include <thread>
+
+#include "dew/checkpoint/directory.h"
+#include "dew/checkpoint/reader.h"
+
+namespace dew {
+namespace {
+
+const char* program() {
+  const char* path = std::getenv("DEW_PROGRAM");
+  return path != nullptr ? path : "build/release/dew";
+}
+
+void redirect(int fd, const Path& to) {
+  const int file = ::open(to.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
+  ::dup2(file, fd);
+  ::close(file);
+}
+
+void break_stdout() {
+  int ends[2];
+  if (::pipe(ends) != 0) ::_exit(127);
+  ::close(ends[0]);
+  ::dup2(ends[1], STDOUT_FILENO);
+  ::close(ends[1]);
+}
+
+// In the child: everything up to exec.
+[[noreturn]] void become(const Path& absolute, const Words& arguments, const Start& start,
+                         const Path& files) {
+  redirect(STDOUT_FILENO, files / "out");
+  redirect(STDERR_FILENO, files / "err");
+  if (start.close_stdout) ::close(STDOUT_FILENO);
+  if (start.broken_stdout) break_stdout();
+  if (start.memory_mb > 0) {
+    const rlim_t bytes = static_cast<rlim_t>(start.memory_mb) << 20;
+    const rlimit limit{bytes, bytes};
+    ::setrlimit(RLIMIT_AS, &limit);
+  }
+  if (!start.directory.empty() && ::chdir(start.directory.c_str()) != 0) ::_exit(127);
+  std::vector<char*> argv = {const_cast<char*>(absolute.c_str())};
+  for (const std::string& word : arguments) argv.push_back(const_cast<char*>(word.c_str()));
+  argv.push_back(nullptr);
+  ::execv(absolute.c_str(), argv.data());
+  ::_exit(127);
+}
+
+}  // namespace
+
+Running::Running(const Words& arguments, const Start& start) {
+  const Path absolute = std::filesystem::absolute(program());
+  pid_ = ::fork();
+  if (pid_ == 0) become(absolute, arguments, start, files_.path());
+}
+
+Running::~Running() {
+  if (done_) return;
+  ::kill(pid_, SIGKILL);
+  ::waitpid(pid_, &status_, 0);
+}
+
+void Running::signal(int number) { ::kill(pid_, number); }
+
+bool Running::wait_for(const std::string& text) {
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::minutes(1);
+  while (std::chrono::steady_clock::now() < deadline) {
+    if (read_text(files_ / "err").find(text) != std::string::npos) return true;
+    if (::waitpid(pid_, &status_, WNOHANG) == pid_) {
+      done_ = true;
+      return read_text(files_ / "err").find(text) != std::string::npos;
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  }
+  return false;
+}
+
+Outcome Running::finish() {
+  if (!done_) ::waitpid(pid_, &status_, 0);
+  done_ = true;
+  const int status = WIFEXITED(status_) ? WEXITSTATUS(status_) : 128 + WTERMSIG(status_);
+  return {status, read_text(files_ / "out"), read_text(files_ / "err")};
+}
+
+Outcome dew(const Words& arguments, const Start& start) {
+  return Running(arguments, start).finish();
+}
+
+void expect_done(const Outcome& outcome) {
+  EXPECT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_EQ(outcome.err.find("error"), std::string::npos) << outcome.err;
+}
+
+void expect_error(const Outcome& outcome, int status, const std::string& text) {
+  EXPECT_EQ(outcome.status, status) << outcome.err;
+  EXPECT_EQ(outcome.out, "");
+  int errors = 0, hints = 0, others = 0;
+  std::istringstream lines(outcome.err);
+  for (std::string line; std::getline(lines, line);) {
+    const bool error = line.starts_with("dew: error: ");
+    const bool hint = line.starts_with("hint: ");
+    errors += error;
+    hints += hint;
+    others += !error && !hint;
+    if (error) {
+      EXPECT_NE(line.find(text), std::string::npos) << outcome.err << "\nwanted: " << text;
+    }
+  }
+  EXPECT_EQ(errors, 1) << outcome.err;
+  EXPECT_LE(hints, 1) << outcome.err;
+  EXPECT_EQ(others, 0) << outcome.err;
+}
+
+std::vector<std::pair<std::string, std::string>> snapshot(const Path& directory) {
+  std::vector<std::pair<std::string, std::string>> files;
+  if (!std::filesystem::is_directory(directory)) return files;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(directory)) {
+    const std::string text = entry.is_regular_file() ? read_text(entry.path()) : std::string();
+    files.emplace_back(entry.path().string(), text);
+  }
+  std::sort(files.begin(), files.end());
+  return files;
+}
+
+std::vector<Json> metrics_of(const Path& run_directory) {
+  std::vector<Json> lines;
+  std::ifstream file(run_directory / "metrics.jsonl");
+  for (std::string line; std::getline(file, line);) {
+    lines.push_back(parse_json(line, "metrics.jsonl", ErrorCode::internal));
+  }
+  return lines;
+}
+
+std::vector<std::pair<std::string, std::uint64_t>> digests_of(const Path& run_directory) {
+  const CheckpointReader reader(resolve_checkpoint(run_directory));
+  reader.verify_all();
+  std::vector<std::pair<std::string, std::uint64_t>> digests;
+  for (const TensorRecord& tensor : reader.tensors()) {
+    digests.emplace_back(tensor.name, reader.digest(tensor));
+  }
+  return digests;
+}
+
+Words train_notebook(const Path& run_directory, const Words& overrides) {
+  Words words = {"train", "examples/notebook.toml", "run.dir=" + run_directory.string()};
+  words.insert(words.end(), overrides.begin(), overrides.end());
+  return words;
+}
+
+}  // namespace dew

@@ -1,0 +1,72 @@
+// Runs the built program from outside, as a user or a script does.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "dew/base/file.h"
+#include "dew/base/file_test_support.h"
+#include "dew/base/json.h"
+
+namespace dew {
+
+struct Outcome {
+  int status = 0;  // exit status; 128 + signal if one ended it
+  std::string out, err;
+};
+
+// How a program is started, beside its arguments.
+struct Start {
+  Path directory = {};         // working directory; empty: the repository's root
+  bool close_stdout = false;   // not open at all, as in `dew ... >&-`
+  bool broken_stdout = false;  // a pipe whose reader has gone
+  int memory_mb = 0;           // limit of its address space; 0: none
+};
+
+using Words = std::vector<std::string>;
+
+// The program with these arguments, to its end.
+Outcome dew(const Words& arguments, const Start& start = {});
+
+// Started and left running.
+class Running {
+ public:
+  explicit Running(const Words& arguments, const Start& start = {});
+  Running(const Running&) = delete;
+  Running& operator=(const Running&) = delete;
+  ~Running();
+
+  void signal(int number);
+  // Until standard error contains `text`; false if the program ends or a minute passes before.
+  bool wait_for(const std::string& text);
+  Outcome finish();
+
+ private:
+  TemporaryDirectory files_;  // for the two outputs
+  int pid_ = -1;
+  int status_ = -1;  // as of waitpid
+  bool done_ = false;
+};
+
+// It ended as wanted; otherwise what it said.
+void expect_done(const Outcome& outcome);
+
+// One line "dew: error: ..." that contains `text`, at most one hint, nothing on standard output,
+// and that status.
+void expect_error(const Outcome& outcome, int status, const std::string& text);
+
+// Every file below the directory with its bytes; empty for a missing one.
+std::vector<std::pair<std::string, std::string>> snapshot(const Path& directory);
+
+// The lines of a metrics.jsonl.
+std::vector<Json> metrics_of(const Path& run_directory);
+
+// Digests of all arrays of the newest checkpoint of a run, every byte of which is verified.
+std::vector<std::pair<std::string, std::uint64_t>> digests_of(const Path& run_directory);
+
+// The notebook's configuration in a run directory, `overrides` added.
+Words train_notebook(const Path& run_directory, const Words& overrides = {});
+
+}  // namespace dew
