@@ -195,5 +195,155 @@ void RowBroadcast(benchmark::State& state) {
 }
 BENCHMARK(RowBroadcast)->Arg(16)->Arg(64)->Arg(768)->Arg(3072)->UseManualTime();
 
+// ---- norms, rope ----
+const Type kScalar{DType::f32, {}};
+
+void norm(benchmark::State& state, const OpDef* op, MakeKernel make, bool layer, bool grad, DType dtype) {
+  const std::int64_t e = state.range(0), rows = kLarge / e, size = byte_size(dtype);
+  Subject s;
+  const Type x{dtype, {rows, e}}, vector{DType::f32, {e}}, statistic{DType::f32, {rows}};
+  s.step.op = op;
+  if (!grad) s.step.attrs = Number{1e-5};
+  s.input(x);
+  s.input(vector);
+  if (layer && !grad) s.input(vector);
+  if (grad) {
+    if (layer) s.input(statistic);
+    s.input(statistic);
+    s.input(x);
+  }
+  s.output(x);
+  for (int k = 0; k < (layer ? 2 : 1); ++k) s.output(grad ? vector : statistic);
+  s.measure(state, make, (grad ? 3 : 2) * kLarge * size + rows * 4);
+}
+#define DEW_BENCH_NORM(op, layer, grad, dtype) \
+  BENCHMARK_CAPTURE(norm, op##_##dtype, &op##_op, make_##op, layer, grad, DType::dtype)->Arg(64)->Arg(768)->UseManualTime();
+DEW_BENCH_NORM(rms_norm, false, false, f32) DEW_BENCH_NORM(rms_norm, false, false, bf16)
+DEW_BENCH_NORM(rms_norm_grad, false, true, f32) DEW_BENCH_NORM(rms_norm_grad, false, true, bf16)
+DEW_BENCH_NORM(layer_norm, true, false, f32) DEW_BENCH_NORM(layer_norm, true, false, bf16)
+DEW_BENCH_NORM(layer_norm_grad, true, true, f32) DEW_BENCH_NORM(layer_norm_grad, true, true, bf16)
+
+void Rope(benchmark::State& state, DType dtype, std::int64_t heads) {
+  Subject s;
+  const std::int64_t d = 64, tokens = kLarge / (heads * d);
+  s.step.op = &rope_op;
+  s.step.attrs = RopeDims{};
+  s.input(Type{dtype, {1, tokens, heads, d}});
+  s.input(Type{DType::i32, {1, tokens}});
+  s.input(kScalar);
+  *reinterpret_cast<float*>(s.memory(2)) = 10000;
+  for (std::int64_t i = 0; i < tokens; ++i) reinterpret_cast<std::int32_t*>(s.memory(1))[i] = static_cast<std::int32_t>(i % 1024);
+  s.output(Type{dtype, {1, tokens, heads, d}});
+  s.measure(state, make_rope, 2 * kLarge * byte_size(dtype));
+}
+BENCHMARK_CAPTURE(Rope, f32_12_heads, DType::f32, 12)->UseManualTime();
+BENCHMARK_CAPTURE(Rope, f32_2_heads, DType::f32, 2)->UseManualTime();
+BENCHMARK_CAPTURE(Rope, bf16_12_heads, DType::bf16, 12)->UseManualTime();
+
+// ---- optimizers ----
+void Optimizer(benchmark::State& state, const OpDef* op, MakeKernel make, std::size_t states, int scalars) {
+  Subject s;
+  s.step.op = op;
+  s.step.attrs = UpdateAttrs{0.9, 0.95, 1e-8, 0.1, 0.9};
+  const Type type{DType::f32, {kLarge / 2}};
+  for (std::size_t k = 0; k <= states; ++k) s.input(type);
+  for (int k = 0; k < scalars; ++k) s.input(kScalar);
+  s.input(Type{DType::pred, {}});
+  *s.memory(states + 1 + static_cast<std::size_t>(scalars)) = std::byte{1};
+  for (std::size_t k = 0; k < states; ++k) s.output_over(k);
+  s.measure(state, make, static_cast<std::int64_t>(2 * states + 1) * kLarge / 2 * 4);
+}
+BENCHMARK_CAPTURE(Optimizer, adamw, &adamw_op, make_adamw, 3, 4)->UseManualTime();
+BENCHMARK_CAPTURE(Optimizer, lion, &lion_op, make_lion, 2, 2)->UseManualTime();
+BENCHMARK_CAPTURE(Optimizer, sgd, &sgd_op, make_sgd, 2, 2)->UseManualTime();
+
+void SumSquares(benchmark::State& state) {
+  Subject s;
+  s.step.op = &sum_squares_op;
+  s.input(Type{DType::f32, {kLarge}});
+  s.output(kScalar);
+  s.measure(state, make_sum_squares, kLarge * 4);
+}
+BENCHMARK(SumSquares)->UseManualTime();
+
+// ---- rows by number: a table [50304, 768], 1024 tokens ----
+void spread_ids(std::byte* to, std::int64_t n, std::int64_t v) {
+  for (std::int64_t i = 0; i < n; ++i) reinterpret_cast<std::int32_t*>(to)[i] = static_cast<std::int32_t>(i * 7919 % v);
+}
+
+void Gather(benchmark::State& state) {
+  const std::int64_t v = 50304, e = 768, n = 1024;
+  Subject s;
+  s.step.op = &gather_rows_op;
+  s.input(Type{DType::f32, {v, e}});
+  s.input(Type{DType::i32, {n}});
+  spread_ids(s.memory(1), n, v);
+  s.output(Type{DType::f32, {n, e}});
+  s.measure(state, make_gather_rows, 2 * n * e * 4);
+}
+BENCHMARK(Gather)->UseManualTime();
+
+void ScatterAdd(benchmark::State& state, DType dtype) {
+  const std::int64_t v = 50304, e = 768, n = 1024;
+  Subject s;
+  s.step.op = &scatter_add_rows_op;
+  s.input(Type{DType::f32, {v, e}});
+  s.input(Type{DType::i32, {n}});
+  spread_ids(s.memory(1), n, v);
+  s.input(Type{dtype, {n, e}});
+  s.output_over(0);
+  s.measure(state, make_scatter_add_rows, n * e * (8 + byte_size(dtype)));
+}
+BENCHMARK_CAPTURE(ScatterAdd, f32, DType::f32)->UseManualTime();
+BENCHMARK_CAPTURE(ScatterAdd, bf16, DType::bf16)->UseManualTime();
+
+// ---- reductions, copies, dropout ----
+void Reduce(benchmark::State& state, Dims shape, Dims dims, Dims result, DType dtype) {
+  Subject s;
+  s.step.op = &reduce_sum_op;
+  s.step.attrs = Axes{std::move(dims)};
+  const std::int64_t bytes = element_count(shape) * byte_size(dtype);
+  s.input(Type{dtype, std::move(shape)});
+  s.output(Type{dtype, std::move(result)});
+  s.measure(state, make_reduce, bytes);
+}
+BENCHMARK_CAPTURE(Reduce, bias_f32, Dims{8, 1024, 768}, Dims{0, 1}, Dims{768}, DType::f32)->UseManualTime();
+BENCHMARK_CAPTURE(Reduce, bias_bf16, Dims{8, 1024, 768}, Dims{0, 1}, Dims{768}, DType::bf16)->UseManualTime();
+BENCHMARK_CAPTURE(Reduce, heads_f32, Dims{8, 1024, 12, 64}, Dims{3}, Dims{8, 1024, 12}, DType::f32)->UseManualTime();
+BENCHMARK_CAPTURE(Reduce, all_f32, Dims{8, 1024, 768}, Dims{0, 1, 2}, Dims{}, DType::f32)->UseManualTime();
+
+void Transpose(benchmark::State& state, DType dtype) {
+  Subject s;
+  s.input(Type{dtype, {2048, 3072}}, {1, 2048});
+  s.output(Type{dtype, {2048, 3072}});
+  s.measure(state, make_copy, 2 * 2048 * 3072 * byte_size(dtype));
+}
+BENCHMARK_CAPTURE(Transpose, f32, DType::f32)->UseManualTime();
+BENCHMARK_CAPTURE(Transpose, bf16, DType::bf16)->UseManualTime();
+
+// [b, t, h, d] to [b, h, t, d].
+void SwapHeads(benchmark::State& state) {
+  Subject s;
+  s.input(Type{DType::f32, {8, 12, 1024, 64}}, {1024 * 768, 64, 768, 1});
+  s.output(Type{DType::f32, {8, 12, 1024, 64}});
+  s.measure(state, make_copy, 2 * 8 * 12 * 1024 * 64 * 4);
+}
+BENCHMARK(SwapHeads)->UseManualTime();
+
+void Dropout(benchmark::State& state) {
+  Subject s;
+  s.step.op = &dropout_op;
+  s.step.attrs = RandomAttrs{1, 0.1, {}};
+  const Type x{DType::f32, {8, 1024, 768}};
+  s.input(x);
+  s.input(Type{DType::u32, {2}});
+  for (int k = 0; k < 2; ++k) s.input(Type{DType::i32, {}});
+  s.input(Type{DType::i32, {8}});
+  s.input(Type{DType::i32, {1024}});
+  s.output(x);
+  s.measure(state, make_dropout, 2 * x.bytes());
+}
+BENCHMARK(Dropout)->UseManualTime();
+
 }  // namespace
 }  // namespace dew::cpu

@@ -69,7 +69,8 @@ int main() {
 
   for (int step = 0; step <= 2000; ++step) {
     executable->run(0);
-    if (step % 500 == 0) std::printf("step %4d: loss %.5f\n", step, static_cast<double>(floats("loss")[0]));
+    if (step % 500 == 0)
+      std::printf("step %4d: loss %.5f\n", step, static_cast<double>(floats("loss")[0]));
   }
   return floats("loss")[0] < 0.01f ? 0 : 1;
 }

@@ -73,6 +73,13 @@ TEST(Checkpoint, TheSameBytesEveryTime) {
   }
 }
 
+// Written by the first program of this version. It is never made anew: what reads it stays.
+TEST(Checkpoint, AStoredFileOfVersion1IsRead) {
+  const CheckpointReader reader("dew/checkpoint/testdata/version1");
+  EXPECT_EQ(reader.info(), sample_info());
+  expect_all(reader, Sample());
+}
+
 // Pieces in any cut and any order, boxes across them.
 TEST(Checkpoint, AnyPiecesAnyBox) {
   EXPECT_TRUE(rc::check("any box of any pieces", [] {
@@ -217,6 +224,21 @@ TEST(Checkpoint, NonFiniteValuesAreNotSaved) {
   writer.declare(tensor("params/h", DType::bf16, {1}));
   const std::vector<bf16> half = {bf16(inf)};
   refusal([&] { writer.add("params/h", std::as_bytes(std::span(half))); }, ErrorCode::non_finite);
+}
+
+TEST(Checkpoint, NonFiniteValuesAreFoundAnywhere) {
+  const TempDir dir;
+  std::vector<float> values(5000, std::numeric_limits<float>::max());
+  for (const std::size_t at : {0u, 1023u, 1024u, 3000u, 4999u}) {
+    CheckpointWriter writer(dir.path(), sample_info());
+    writer.declare(tensor("params/a", DType::f32, {5000}));
+    values[at] = -std::numeric_limits<float>::infinity();
+    EXPECT_THAT(refusal([&] { writer.add("params/a", std::as_bytes(std::span(values))); },
+                        ErrorCode::non_finite),
+                HasSubstr("(element " + std::to_string(at) + " of"));
+    values[at] = 0;
+    writer.add("params/a", std::as_bytes(std::span(values)));
+  }
 }
 
 TEST(Checkpoint, BugsOfTheCallerAreFound) {

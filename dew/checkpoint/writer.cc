@@ -1,6 +1,7 @@
 #include "dew/checkpoint/writer.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <optional>
 #include <utility>
@@ -15,12 +16,29 @@ namespace {
 
 constexpr ErrorCode kCode = ErrorCode::checkpoint;
 
-// The first element whose exponent has all bits set; none if all are finite.
+// Is one of kBlock elements infinite or NaN, that is, are all bits of its exponent set? The
+// constant count makes the compiler use vector instructions.
+constexpr std::size_t kBlock = 1024;
+template <class Word>
+bool block_has_non_finite(const std::byte* bytes, Word exponent) {
+  std::array<Word, kBlock> words;
+  std::memcpy(words.data(), bytes, sizeof words);
+  Word found = 0;
+  for (const Word word : words) found = static_cast<Word>(found | ((word & exponent) == exponent));
+  return found != 0;
+}
+
+// The first such element; none if all are finite.
 template <class Word>
 std::optional<std::size_t> find_non_finite(std::span<const std::byte> bytes, Word exponent) {
-  for (std::size_t i = 0; i < bytes.size() / sizeof(Word); ++i) {
+  const std::size_t count = bytes.size() / sizeof(Word);
+  std::size_t i = 0;
+  while (i + kBlock <= count && !block_has_non_finite(&bytes[i * sizeof(Word)], exponent)) {
+    i += kBlock;
+  }
+  for (; i < count; ++i) {
     Word word;
-    std::memcpy(&word, bytes.data() + i * sizeof(Word), sizeof(Word));
+    std::memcpy(&word, &bytes[i * sizeof(Word)], sizeof(Word));
     if ((word & exponent) == exponent) return i;
   }
   return std::nullopt;

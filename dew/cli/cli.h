@@ -51,8 +51,8 @@ void add_unbuilt_flag(CLI::App& app, const std::string& flag);
 void add_unbuilt_option(CLI::App& app, const std::string& option);
 [[noreturn]] void refuse_unbuilt(const std::string& what);
 
-// True if the help text was asked for; it is printed then. Throws ErrorCode::usage on arguments that
-// are not understood.
+// True if the help text was asked for; it is printed then. Throws ErrorCode::usage on arguments
+// that are not understood.
 bool parse(CLI::App& app, const Arguments& arguments);
 
 // All of it to standard output, or ErrorCode::usage: output that nobody can read was not asked for

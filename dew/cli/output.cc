@@ -56,9 +56,7 @@ void require_standard_output() {
   if (::write(STDOUT_FILENO, "", 0) < 0) refuse_output();
 }
 
-void note(std::string_view line) {
-  write_all(STDERR_FILENO, std::string(line) + "\n");
-}
+void note(std::string_view line) { write_all(STDERR_FILENO, std::string(line) + "\n"); }
 
 std::string one_line(std::string_view text) {
   std::string line;

@@ -7,7 +7,8 @@
 namespace dew::cli {
 
 void add_verbosity(CLI::App& app, Verbosity& verbosity) {
-  CLI::Option* quiet = app.add_flag("-q,--quiet", verbosity.quiet, "print errors and warnings only");
+  CLI::Option* quiet =
+      app.add_flag("-q,--quiet", verbosity.quiet, "print errors and warnings only");
   app.add_flag("-v,--verbose", verbosity.verbose, "print more")->excludes(quiet);
 }
 

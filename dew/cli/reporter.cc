@@ -18,8 +18,9 @@ void Reporter::on_step(std::int64_t step, std::int64_t target, double loss) {
 
 void Reporter::on_log(const LogLine& line) {
   console_.line(format("step {}: loss {:.4f}", line.step, line.loss));
-  console_.detail(format("step {}: {:.0f} tokens/s, {:.2f} ms a step, gradient norm {:.3g}, rate {:.3g}",
-                         line.step, line.tokens_per_s, line.step_ms, line.grad_norm, line.lr));
+  console_.detail(
+      format("step {}: {:.0f} tokens/s, {:.2f} ms a step, gradient norm {:.3g}, rate {:.3g}",
+             line.step, line.tokens_per_s, line.step_ms, line.grad_norm, line.lr));
   if (metrics_) metrics_->add(line);
 }
 

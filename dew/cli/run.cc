@@ -38,9 +38,9 @@ std::string help() {
 // Files must not get the numbers 0 to 2, or what is printed would end in them. A closed standard
 // output becomes one that refuses to be written to; nobody misses the others.
 void keep_standard_streams() {
-  for (const auto& [fd, mode] : {std::pair{STDIN_FILENO, O_RDONLY},
-                                 std::pair{STDOUT_FILENO, O_RDONLY},
-                                 std::pair{STDERR_FILENO, O_WRONLY}}) {
+  for (const auto& [fd, mode] :
+       {std::pair{STDIN_FILENO, O_RDONLY}, std::pair{STDOUT_FILENO, O_RDONLY},
+        std::pair{STDERR_FILENO, O_WRONLY}}) {
     if (::fcntl(fd, F_GETFD) < 0) ::open("/dev/null", mode);
   }
   std::signal(SIGPIPE, SIG_IGN);  // a reader that left is an error like others, not a death

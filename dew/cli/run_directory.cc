@@ -15,8 +15,8 @@ namespace dew::cli {
 namespace {
 
 [[noreturn]] void fail_errno(const char* what, const Path& path) {
-  fail(ErrorCode::usage, format("cannot {} '{}': {}", what, path.string(),
-                                std::generic_category().message(errno)));
+  fail(ErrorCode::usage,
+       format("cannot {} '{}': {}", what, path.string(), std::generic_category().message(errno)));
 }
 
 std::FILE* open_log(const Path& path) {

@@ -1,5 +1,5 @@
 // Token directories: train.bin and val.bin (flat little-endian ids), described by meta.json.
-// dew/data/FORMAT.md.
+// docs/data_format.md.
 #pragma once
 
 #include <cstdint>

@@ -160,8 +160,7 @@ std::vector<Value> vjp(const VjpArgs& args) {
     fail(ErrorCode::usage, "attention: lse has no gradient", "wrap it in stop_gradient");
   }
   const Value d_o = plain_cotangent(args, 0);
-  const Value product = convert(d_o, DType::f32) * convert(args.results[0], DType::f32);
-  const AttentionGrad grads = attention_grad(inputs_of(args.operands), args.results[1], reduce_sum(product, {3}), d_o,
+  const AttentionGrad grads = attention_grad(inputs_of(args.operands), args.results[1], row_dot(d_o, args.results[0]), d_o,
                                              std::get<AttentionAttrs>(args.attrs));
   std::vector<Value> result(args.operands.size());
   result[0] = fit(args.operands[0], grads.dq);

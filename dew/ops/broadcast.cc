@@ -12,6 +12,9 @@ std::vector<Type> infer(const Attrs& attrs, Types in) {
   if (to.dims.size() != in[0].shape.size()) {
     check.refuse("BRO-1", format("needs one result dimension for each of the operand's, got [{}]", join(to.dims)));
   }
+  for (std::int64_t size : to.shape) {
+    if (size < 0) check.refuse("BRO-4", format("sizes [{}] must not be negative", join(to.shape)));
+  }
   std::int64_t last = -1;
   for (std::size_t i = 0; i < to.dims.size(); ++i) {
     const std::int64_t d = to.dims[i];

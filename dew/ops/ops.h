@@ -18,7 +18,7 @@
 
 #define DEW_OTHER_OPS(X)                                                                           \
   X(constant) X(iota) X(broadcast) X(reshape) X(transpose) X(slice) X(pad) X(concatenate)          \
-  X(reduce_sum) X(reduce_max) X(dot) X(gather_rows) X(scatter_add_rows) X(random_bits) X(dropout)  \
+  X(reduce_sum) X(reduce_max) X(row_dot) X(dot) X(gather_rows) X(scatter_add_rows) X(random_bits) X(dropout)  \
   X(rms_norm) X(rms_norm_grad) X(layer_norm) X(layer_norm_grad) X(rope) X(attention)               \
   X(attention_grad) X(head_loss) X(sum_squares) X(adamw) X(lion) X(sgd) X(ema) X(scan)
 
@@ -93,6 +93,9 @@ Value concatenate(std::span<const Value> parts, std::int64_t dim);
 Value reduce_sum(Value x, Dims dims);             // sums in f32 at least; result has the operand's dtype
 Value reduce_max(Value x, Dims dims);             // cotangent goes to the first maximum in row-major order
 
+// a, b [.., d] -> f32[..]: the product of each row of a with that of b.
+Value row_dot(Value a, Value b);
+
 // General product; results: batch, free of a, free of b. Accumulates in f32; `dims.out` is f32 or the operands' dtype.
 Value dot(Value a, Value b, DotDims dims);
 // x [.., e] times w [e, ..]: contracts the last dimension of x with the first of w; result has x's dtype.
@@ -142,9 +145,10 @@ struct AttentionGrad {
 AttentionGrad attention_grad(const AttentionInputs& in, Value lse, Value delta, Value d_o, AttentionAttrs attrs);
 
 // Loss with the output head, logits never stored: z = h . table^T, h [b, t, e], table [v, e], labels i32[b, t],
-// weights f32[b, t]; tokens of weight 0 are selected away. All results f32: loss = sum w (lse - z_label + z_loss lse^2),
-// nll = sum w (lse - z_label), correct = sum w [argmax z == label], lse [b, t]; with attrs.gradients also the gradients of
-// loss: d_h (dtype of h) and d_table (f32).
+// weights f32[b, t]. Tokens of weight 0 are selected away: their lse and d_h are 0, whatever h holds. A label outside
+// [0, v) has logit 0 and is never correct; of equal logits the first is the argmax. All results f32:
+// loss = sum w (lse - z_label + z_loss lse^2), nll = sum w (lse - z_label), correct = sum w [argmax z == label],
+// lse [b, t]; with attrs.gradients also the gradients of loss: d_h (dtype of h) and d_table (f32).
 struct HeadLoss {
   Value loss, nll, correct, lse, d_h, d_table;
 };

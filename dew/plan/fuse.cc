@@ -13,12 +13,12 @@ constexpr std::size_t kMaxOps = 24;
 
 class Fuser {
  public:
-  explicit Fuser(const Program& p) : p_(p), unit_of_(p.nodes().size(), -1) {}
+  explicit Fuser(const Program& p) : p_(p), absorbed_(absorbed_conversions(p)), unit_of_(p.nodes().size(), -1) {}
 
   std::vector<Unit> run() {
     for (std::size_t n = 0; n < p_.nodes().size(); ++n) {
       const Node& node = p_.nodes()[n];
-      if (needs_no_step(node)) continue;
+      if (needs_no_step(node) || absorbed_[n]) continue;
       const int unit = node.op->has(kPointwise) ? find_group(node) : -1;
       if (unit < 0) {
         units_.push_back({{}, node.op->has(kPointwise)});
@@ -48,7 +48,7 @@ class Fuser {
       const int n = p_.values()[static_cast<std::size_t>(value)].node;
       if (n < 0) return -1;
       const Node& node = p_.nodes()[static_cast<std::size_t>(n)];
-      if (!needs_no_step(node)) return unit_of_[static_cast<std::size_t>(n)];
+      if (!stepless(n)) return unit_of_[static_cast<std::size_t>(n)];
       if (node.operands.empty()) return -1;
       value = node.operands.front();
     }
@@ -99,7 +99,11 @@ class Fuser {
 
   bool direct(int value) const {
     const int n = p_.values()[static_cast<std::size_t>(value)].node;
-    return n >= 0 && !needs_no_step(p_.nodes()[static_cast<std::size_t>(n)]);
+    return n >= 0 && !stepless(n);
+  }
+
+  bool stepless(int n) const {
+    return absorbed_[static_cast<std::size_t>(n)] || needs_no_step(p_.nodes()[static_cast<std::size_t>(n)]);
   }
 
   std::vector<Unit> ordered() const {
@@ -127,12 +131,30 @@ class Fuser {
   }
 
   const Program& p_;
+  std::vector<bool> absorbed_;
   std::vector<int> unit_of_;
   std::vector<Unit> units_;
   std::vector<std::vector<int>> needs_;
 };
 
 }  // namespace
+
+std::vector<bool> absorbed_conversions(const Program& p) {
+  std::vector<bool> absorbed(p.nodes().size(), false), other_use(p.values().size(), false);
+  for (const Node& node : p.nodes()) {
+    for (const int id : node.operands) {
+      if (node.op != &reduce_sum_op) other_use[static_cast<std::size_t>(id)] = true;
+    }
+  }
+  for (const Output& o : p.outputs()) other_use[static_cast<std::size_t>(o.value)] = true;
+  for (std::size_t n = 0; n < p.nodes().size(); ++n) {
+    const Node& node = p.nodes()[n];
+    if (node.op != &convert_op || other_use[static_cast<std::size_t>(node.first_result)]) continue;
+    absorbed[n] = p.values()[static_cast<std::size_t>(node.operands[0])].type.dtype == DType::bf16 &&
+                  p.values()[static_cast<std::size_t>(node.first_result)].type.dtype == DType::f32;
+  }
+  return absorbed;
+}
 
 bool needs_no_step(const Node& node) { return node.op->has(kView) || node.operands.empty(); }
 

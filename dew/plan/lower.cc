@@ -55,6 +55,7 @@ struct Frame {
   const Program& program;
   int loop = -1;
   std::vector<View> views;  // of values lowered so far; buffer -1: not yet
+  std::vector<bool> absorbed = absorbed_conversions(program);
 };
 
 class Lowering {
@@ -112,6 +113,7 @@ class Lowering {
     const ValueInfo& info = f.program.values()[static_cast<std::size_t>(id)];
     DEW_CHECK(info.node >= 0, format("{}: input {} is not bound", f.program.name(), info.name));
     const Node& node = f.program.nodes()[static_cast<std::size_t>(info.node)];
+    if (f.absorbed[static_cast<std::size_t>(info.node)]) return known = view(f, node.operands[0]);
     DEW_CHECK(needs_no_step(node),
               format("{}: %{} is used before it is made", f.program.name(), id));
     const View made =

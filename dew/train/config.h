@@ -113,8 +113,9 @@ void set_values(TrainConfig& config, std::span<const std::string> overrides,
 // they say together, and that all of it is built.
 TrainConfig resolved(TrainConfig config);
 
-// The resolved config with every key, and its section [model] alone. parse_config() of the first
-// and parse_model() of the second give back what was printed.
+// The resolved config with every key, and its section [model] alone, as checkpoints hold them.
+// parse_config() of the first and parse_model() of the second give back what was printed; faults of
+// the second are ErrorCode::checkpoint.
 std::string to_toml(const TrainConfig& config);
 std::string model_toml(const models::TransformerConfig& model);
 models::TransformerConfig parse_model(std::string_view toml, const std::string& where);

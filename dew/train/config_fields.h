@@ -1,9 +1,10 @@
-// Every key of a config: one list, from which parsing, checks, printing, messages and docs/config.md
-// follow. A new key is one entry here and one member in config.h.
+// Every key of a config: one list, from which parsing, checks, printing, messages and
+// docs/config.md follow. A new key is one entry here and one member in config.h.
 #pragma once
 
 #include <functional>
 #include <limits>
+#include <span>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -14,9 +15,9 @@
 namespace dew {
 
 // Where the value of a key lives.
-using ConfigSlot = std::variant<std::string*, std::int64_t*, double*, bool*,
-                                std::optional<std::int64_t>*, std::vector<std::int64_t>*,
-                                std::vector<LayoutRule>*>;
+using ConfigSlot =
+    std::variant<std::string*, std::int64_t*, double*, bool*, std::optional<std::int64_t>*,
+                 std::vector<std::int64_t>*, std::vector<LayoutRule>*>;
 
 // Numbers: least <= value <= most, or least < value < most where open. Lists: each of them.
 struct ConfigRange {
@@ -29,7 +30,7 @@ struct ConfigField {
   std::string_view key;
   ConfigSlot (*slot)(TrainConfig& config) = nullptr;
   ConfigRange range = {};
-  std::vector<std::string_view> choices = {};  // of a string; empty: any
+  std::string_view choices = {};  // of a string, blank between; empty: any
   bool required = false;
   OnResume on_resume = OnResume::refused;
   std::string_view doc = {};
@@ -38,10 +39,12 @@ struct ConfigField {
 
 struct ConfigSection {
   std::string_view name;  // "model.rope_scaling" is a table inside [model]
-  std::vector<ConfigField> fields;
+  std::span<const ConfigField> fields;
 };
 
-const std::vector<ConfigSection>& config_sections();
+std::span<const ConfigSection> config_sections();
+// The words of `choices` or `aliases`.
+std::vector<std::string_view> words(std::string_view text);
 
 // "run.dir"
 std::string full_key(const ConfigSection& section, const ConfigField& field);
@@ -53,7 +56,8 @@ bool is_config_section(std::string_view name);
 std::string nearest_config_key(std::string_view key);
 std::string nearest_config_section(std::string_view name);
 
-// "at least 1", "above 0 and below 1", "any"; and does the value lie in it? NaN and infinity never do.
+// "at least 1", "above 0 and below 1", "any"; and does the value lie in it? NaN and infinity never
+// do.
 std::string range_text(const ConfigRange& range);
 bool in_range(const ConfigRange& range, double value);
 
@@ -63,7 +67,8 @@ std::string value_text(const ConfigSlot& slot);
 
 // ---- config_check.cc ----
 
-// Where a key was set, for messages: "config.toml:7", "command line"; the file's name if it was not.
+// Where a key was set, for messages: "config.toml:7", "command line"; the file's name if it was
+// not.
 using ConfigWhere = std::function<std::string(std::string_view key)>;
 
 void check_field(const ConfigSection& section, const ConfigField& field, TrainConfig& config,

@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <signal.h>
-#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -43,11 +42,6 @@ void break_stdout() {
   redirect(STDERR_FILENO, files / "err");
   if (start.close_stdout) ::close(STDOUT_FILENO);
   if (start.broken_stdout) break_stdout();
-  if (start.memory_mb > 0) {
-    const rlim_t bytes = static_cast<rlim_t>(start.memory_mb) << 20;
-    const rlimit limit{bytes, bytes};
-    ::setrlimit(RLIMIT_AS, &limit);
-  }
   if (!start.directory.empty() && ::chdir(start.directory.c_str()) != 0) ::_exit(127);
   std::vector<char*> argv = {const_cast<char*>(absolute.c_str())};
   for (const std::string& word : arguments) argv.push_back(const_cast<char*>(word.c_str()));

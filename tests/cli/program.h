@@ -22,7 +22,6 @@ struct Start {
   Path directory = {};         // working directory; empty: the repository's root
   bool close_stdout = false;   // not open at all, as in `dew ... >&-`
   bool broken_stdout = false;  // a pipe whose reader has gone
-  int memory_mb = 0;           // limit of its address space; 0: none
 };
 
 using Words = std::vector<std::string>;

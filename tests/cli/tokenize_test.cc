@@ -1,4 +1,8 @@
 // dew tokenize, from outside.
+#include <sys/stat.h>
+
+#include <csignal>
+
 #include "dew/data/token_directory.h"
 #include "tests/cli/program.h"
 
@@ -44,7 +48,8 @@ TEST_F(Tokenize, DirectoriesAndSeveralFiles) {
   file("books/b/1.txt", std::string(60, '1'));
   file("z.txt", std::string(60, '0'));
   expect_done(tokenize({"z.txt", "books", "--out", "tokens"}));
-  const std::string all = read_text(directory_ / "tokens/val.bin") + read_text(directory_ / "tokens/train.bin");
+  const std::string all =
+      read_text(directory_ / "tokens/val.bin") + read_text(directory_ / "tokens/train.bin");
   EXPECT_EQ(all, std::string(60, '0') + std::string(60, '2') + std::string(60, '1'));
 }
 
@@ -68,7 +73,8 @@ TEST_F(Tokenize, AnyBytesAreText) {
   for (int i = 0; i < 256; ++i) bytes += static_cast<char>(i);
   file("bytes", bytes);
   expect_done(tokenize({"bytes", "--out", "tokens"}));
-  EXPECT_EQ(read_text(directory_ / "tokens/val.bin") + read_text(directory_ / "tokens/train.bin"), bytes);
+  EXPECT_EQ(read_text(directory_ / "tokens/val.bin") + read_text(directory_ / "tokens/train.bin"),
+            bytes);
 }
 
 // A file may have the name of a command.
@@ -78,14 +84,17 @@ TEST_F(Tokenize, FileCalledTrain) {
 }
 
 TEST_F(Tokenize, InterruptedLeavesNothing) {
-  // A pipe without an end: `dew` waits for more until the signal.
-  const Path big = file("big.txt", std::string(std::size_t{64} << 20, 'x'));
-  Running running({"tokenize", big.string(), big.string(), big.string(), "--out", (directory_ / "tokens").string()});
-  while (snapshot(directory_.path()).size() < 2) {
-  }
-  running.signal(2);
-  EXPECT_EQ(running.finish().status, 130);
-  EXPECT_EQ(snapshot(directory_.path()).size(), 1u);
+  const Path pipe = directory_ / "pipe";
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  std::signal(SIGPIPE, SIG_IGN);
+  Running running({"tokenize", pipe.string(), "--out", (directory_ / "tokens").string()});
+  std::ofstream writer(pipe, std::ios::binary);  // opens when the program reads
+  writer << std::string(std::size_t{3} << 20, 'x') << std::flush;
+  EXPECT_EQ(list_directory(directory_.path(), ErrorCode::internal).size(), 2u);
+  running.signal(SIGINT);
+  writer << std::string(std::size_t{3} << 20, 'x') << std::flush;
+  EXPECT_EQ(running.finish().status, 128 + SIGINT);
+  EXPECT_EQ(list_directory(directory_.path(), ErrorCode::internal).size(), 1u);
 }
 
 struct BadTokenize {
@@ -131,7 +140,10 @@ const BadTokenize kBadTokenize[] = {
     {"FractionHuge", {"a.txt", "--out", "tokens", "--val-fraction", "1e999"}, 2, "inf"},
     {"JsonLines", {"rows.jsonl", "--out", "tokens"}, 2, ".jsonl"},
     {"TokenizerFile", {"a.txt", "--out", "tokens", "--tokenizer", "bpe.json"}, 2, "bpe.json"},
-    {"TextField", {"a.txt", "--out", "tokens", "--text-field", "text"}, 2, "--text-field is not built yet"},
+    {"TextField",
+     {"a.txt", "--out", "tokens", "--text-field", "text"},
+     2,
+     "--text-field is not built yet"},
     {"AddBos", {"a.txt", "--out", "tokens", "--add-bos"}, 2, "--add-bos is not built yet"},
     {"UnknownOption", {"a.txt", "--out", "tokens", "--fast"}, 2, "--fast"},
     {"OptionWithoutValue", {"a.txt", "--out"}, 2, "--out"},
@@ -156,9 +168,11 @@ TEST_F(Tokenize, NameThatIsNoUtf8) {
 TEST_F(Tokenize, StandardOutputIsClosed) {
   const std::string a = file("a.txt").string(), out = (directory_ / "tokens").string();
   const auto before = snapshot(directory_.path());
-  expect_error(dew({"tokenize", a, "--out", out, "--json"}, {.close_stdout = true}), 2, "standard output");
+  expect_error(dew({"tokenize", a, "--out", out, "--json"}, {.close_stdout = true}), 2,
+               "standard output");
   EXPECT_EQ(snapshot(directory_.path()), before);
-  expect_done(dew({"tokenize", a, "--out", out}, {.close_stdout = true}));  // it has nothing to say there
+  expect_done(
+      dew({"tokenize", a, "--out", out}, {.close_stdout = true}));  // it has nothing to say there
 }
 
 }  // namespace

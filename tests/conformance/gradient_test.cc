@@ -128,14 +128,14 @@ void check_direction(const Sample& sample, const Graded& graded, const std::vect
 }
 
 class Gradient : public ByOp {};
-DEW_FOR_EVERY_OP(Gradient);
+DEW_FOR_EVERY_OP(Gradient, samples_and_template());
 
 TEST_P(Gradient, EqualsCentralDifferences) {
   const OpDef& op = *GetParam().op;
   const bool is_scan = &op == &scan_op;
   if (op.vjp == nullptr && !is_scan) GTEST_SKIP() << "not differentiable";
   int round = 0;
-  for_samples(GetParam(), 25, false, [&](const Sample& sample) {
+  for_samples(GetParam(), 25, {.rounded = false}, [&](const Sample& sample) {
     if (sample.graded_outputs.empty() || sample.graded_inputs.empty()) return;
     std::mt19937_64 engine(seed_of(GetParam(), 1000 + round));
     const Remat policies[] = {Remat::none, Remat::save_list, Remat::full};

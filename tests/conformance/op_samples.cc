@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <limits>
 
+#include "tests/conformance/template_op.h"
+
 namespace dew {
 namespace {
 
@@ -514,5 +516,17 @@ constexpr OpSample kSamples[] = {
 }  // namespace
 
 std::span<const OpSample> op_samples() { return kSamples; }
+
+std::vector<OpSample> samples_and_template() {
+  std::vector<OpSample> rows(std::begin(kSamples), std::end(kSamples));
+  rows.push_back({&running_sum_op, sample_running_sum});
+  return rows;
+}
+
+std::vector<const OpDef*> ops_and_template() {
+  std::vector<const OpDef*> ops(all_ops().begin(), all_ops().end());
+  ops.push_back(&running_sum_op);
+  return ops;
+}
 
 }  // namespace dew

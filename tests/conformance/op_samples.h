@@ -20,13 +20,18 @@ struct Sample {
   std::vector<int> graded_outputs;  // places of the outputs that may have a cotangent
 };
 
+struct SampleOptions {
+  DType floats = DType::f32;  // type of the op's floats where it takes several
+  bool rounded = true;        // inputs are exact in their type
+  bool long_dim = false;      // one dimension has 9 to 70 elements
+};
+
 // Makes inputs; rows of the table call it.
 class SampleMaker {
  public:
-  // `floats` is the type of the op's floats where it takes several. With `rounded`, inputs are exact in their type.
-  SampleMaker(std::uint64_t seed, DType floats, bool rounded);
+  SampleMaker(std::uint64_t seed, SampleOptions options);
 
-  // 1 to 8, sometimes 0; small, even and odd.
+  // 1 to 8, sometimes 0, once 9 to 70 if asked for; even and odd.
   std::int64_t size();
   Dims shape();  // rank 0 to 3
   Dims shape(int rank);
@@ -34,7 +39,7 @@ class SampleMaker {
   double real(double low, double high);
   bool chance(double probability);
 
-  DType float_type() const { return floats_; }
+  DType float_type() const { return options_.floats; }
   Program& program() { return sample_.program; }
 
   // How many of the inputs with a gradient are weights; 0.3 unless set.
@@ -59,8 +64,7 @@ class SampleMaker {
   Value random(Type type, double low, double high, bool graded);
 
   std::mt19937_64 engine_;
-  DType floats_;
-  bool rounded_;
+  SampleOptions options_;
   double weights_ = 0.3;
   Sample sample_;
 };
@@ -72,7 +76,11 @@ struct OpSample {
 
 std::span<const OpSample> op_samples();
 
-Sample make_sample(const OpSample& row, std::uint64_t seed, DType floats, bool rounded);
+// With the template op (template_op.h), which has no kernel and is not in all_ops().
+std::vector<OpSample> samples_and_template();
+std::vector<const OpDef*> ops_and_template();
+
+Sample make_sample(const OpSample& row, std::uint64_t seed, SampleOptions options);
 
 // The seed of this run: DEW_TEST_SEED, else 1. Printed by every test case through `trace`.
 std::uint64_t base_seed();

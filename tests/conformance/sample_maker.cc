@@ -8,10 +8,15 @@
 
 namespace dew {
 
-SampleMaker::SampleMaker(std::uint64_t seed, DType floats, bool rounded)
-    : engine_(seed), floats_(floats), rounded_(rounded) {}
+SampleMaker::SampleMaker(std::uint64_t seed, SampleOptions options) : engine_(seed), options_(options) {}
 
-std::int64_t SampleMaker::size() { return chance(0.04) ? 0 : integer(1, 8); }
+std::int64_t SampleMaker::size() {
+  if (options_.long_dim && chance(0.5)) {
+    options_.long_dim = false;
+    return integer(9, 70);
+  }
+  return chance(0.04) ? 0 : integer(1, 8);
+}
 
 Dims SampleMaker::shape() { return shape(static_cast<int>(integer(0, 3))); }
 
@@ -42,7 +47,7 @@ double in_type(DType dtype, double x) {
 Value SampleMaker::input(Type type, std::vector<double> data, bool graded) {
   Array array(type.shape);
   array.data = std::move(data);
-  if (rounded_) {
+  if (options_.rounded) {
     for (double& x : array.data) x = in_type(type.dtype, x);
   }
   const auto place = static_cast<int>(sample_.inputs.size());
@@ -58,7 +63,7 @@ Value SampleMaker::random(Type type, double low, double high, bool graded) {
   return input(std::move(type), std::move(data), graded);
 }
 
-Value SampleMaker::values(Dims shape, double low, double high) { return random({floats_, std::move(shape)}, low, high, true); }
+Value SampleMaker::values(Dims shape, double low, double high) { return random({options_.floats, std::move(shape)}, low, high, true); }
 
 Value SampleMaker::values_f32(Dims shape, double low, double high) {
   return random({DType::f32, std::move(shape)}, low, high, true);
@@ -70,7 +75,7 @@ Value SampleMaker::constants_f32(Dims shape, double low, double high) {
 
 // Odd multiples of 0.035: no integer is nearer than 0.005.
 Value SampleMaker::distinct(Dims shape, double offset) {
-  const Type type{floats_, std::move(shape)};
+  const Type type{options_.floats, std::move(shape)};
   std::vector<double> data(static_cast<std::size_t>(type.elements()));
   std::iota(data.begin(), data.end(), -static_cast<double>(data.size() / 2));
   std::ranges::shuffle(data, engine_);
@@ -93,8 +98,8 @@ void SampleMaker::result(Value value, bool graded) {
   program().output(format("y{}", place), value);
 }
 
-Sample make_sample(const OpSample& row, std::uint64_t seed, DType floats, bool rounded) {
-  SampleMaker maker(seed, floats, rounded);
+Sample make_sample(const OpSample& row, std::uint64_t seed, SampleOptions options) {
+  SampleMaker maker(seed, options);
   row.make(maker);
   return maker.take();
 }

@@ -174,7 +174,7 @@ Use use_of(const FactorRule& rule, int factor) {
 }
 
 class Split : public ByOp {};
-DEW_FOR_EVERY_OP(Split);
+DEW_FOR_EVERY_OP(Split, samples_and_template());
 
 TEST_P(Split, PartsMakeTheWhole) {
   const OpDef& op = *GetParam().op;
@@ -185,7 +185,7 @@ TEST_P(Split, PartsMakeTheWhole) {
   int splits = 0;
   bool splittable = false;
   std::set<char> inner;
-  for_samples(GetParam(), 60, true, [&](const Sample& sample) {
+  for_samples(GetParam(), 60, {}, [&](const Sample& sample) {
     const Call call = call_of(sample);
     const FactorRule rule = op.factors(call.attrs, call.operand_types, call.result_types);
     check_shapes(rule, call);
@@ -220,7 +220,7 @@ void one_token(SampleMaker& m) {
 // head_loss over parts of the vocabulary: what the op has to exchange is lse and the label's logit of each token.
 TEST(SplitInner, HeadLossOverVocabulary) {
   constexpr std::int64_t kParts = 2;
-  for_samples({&head_loss_op, one_token}, 20, true, [&](const Sample& sample) {
+  for_samples({&head_loss_op, one_token}, 20, {}, [&](const Sample& sample) {
     const Call call = call_of(sample);
     const FactorRule rule = call.op->factors(call.attrs, call.operand_types, call.result_types);
     const auto v = static_cast<int>(std::ranges::find(rule.names, 'v') - rule.names.begin());

@@ -1,10 +1,16 @@
 // The table is complete, and every sample survives the way through text.
+#include <iostream>
 #include <set>
 
 #include "tests/conformance/by_op.h"
 
 namespace dew {
 namespace {
+
+class PrintSeed : public testing::Environment {
+  void SetUp() override { std::cout << "DEW_TEST_SEED=" << base_seed() << "\n"; }
+};
+const testing::Environment* const kPrintSeed = testing::AddGlobalTestEnvironment(new PrintSeed);
 
 TEST(OpSamples, EveryOpHasOne) {
   std::multiset<std::string> sampled, known;
@@ -14,12 +20,13 @@ TEST(OpSamples, EveryOpHasOne) {
 }
 
 class Text : public ByOp {};
-DEW_FOR_EVERY_OP(Text);
+DEW_FOR_EVERY_OP(Text, samples_and_template());
 
 TEST_P(Text, PrintedAndParsedIsTheSame) {
-  for_samples(GetParam(), 20, true, [](const Sample& sample) {
+  const std::vector<const OpDef*> ops = ops_and_template();
+  for_samples(GetParam(), 20, {}, [&](const Sample& sample) {
     const std::string text = print(sample.program);
-    const Program again = parse(text, all_ops());
+    const Program again = parse(text, ops);
     verify(again);
     EXPECT_EQ(print(again), text);
   });

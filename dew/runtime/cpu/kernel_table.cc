@@ -22,6 +22,7 @@ constexpr std::array kTable = {
     KernelRow{&scatter_add_rows_op, "highway", make_scatter_add_rows},
     KernelRow{&reduce_sum_op, "highway", make_reduce},
     KernelRow{&reduce_max_op, "highway", make_reduce},
+    KernelRow{&row_dot_op, "highway", make_row_dot},
     KernelRow{&sum_squares_op, "highway", make_sum_squares},
     KernelRow{&rms_norm_op, "highway", make_rms_norm},
     KernelRow{&rms_norm_grad_op, "highway", make_rms_norm_grad},

@@ -11,10 +11,11 @@
 HWY_BEFORE_NAMESPACE();
 namespace dew::cpu::HWY_NAMESPACE {
 
-// 2^t for t < 128; 0 below -125; NaN stays NaN. Relative error 2e-7 if kExact, else 3e-6,
-// enough for what becomes bf16.
-template <bool kExact>
+// 2^t for t < 128; NaN stays NaN. Relative error 2e-7 if kExact, else 3e-6, enough for what becomes bf16. Below -125 it is
+// 0 if kZero, else something of at most 2^-125, one instruction sooner.
+template <bool kExact, bool kZero>
 HWY_INLINE VF Exp2(VF t) {
+  if constexpr (!kZero) t = hn::Max(Const(-126.0f), t);
   const VF magic = Const(12582912.0f);  // 1.5 * 2^23: adding it rounds to an integer, which is in the low bits
   const VF shifted = hn::Add(t, magic);
   const VF f = hn::Sub(t, hn::Sub(shifted, magic));
@@ -32,7 +33,7 @@ HWY_INLINE VF Exp2(VF t) {
   p = hn::MulAdd(p, f, Const(1.0f));
   const VI power = hn::ShiftLeft<23>(hn::BitCast(DI(), shifted));  // the magic number's own bits fall out
   p = hn::BitCast(DF(), hn::Add(hn::BitCast(DI(), p), power));
-  return hn::IfThenZeroElse(hn::Lt(t, Const(-125.0f)), p);
+  return kZero ? hn::IfThenZeroElse(hn::Lt(t, Const(-125.0f)), p) : p;
 }
 
 // To the nearest bf16, ties away from zero: for sums of products, where a tie's direction cannot matter. Keeps NaNs that
@@ -42,6 +43,12 @@ HWY_INLINE VU RoundedBits(VF v) { return hn::Add(hn::BitCast(DU(), v), hn::Set(D
 HWY_INLINE void StoreNear(VF v, std::uint16_t* p) {
   const hn::Rebind<std::uint16_t, DF> dh;
   hn::StoreU(hn::DemoteTo(dh, hn::BitCast(DI(), hn::ShiftRight<16>(RoundedBits(v)))), dh, p);
+}
+
+// Two vectors side by side, for less than twice the price.
+HWY_INLINE void StoreNear2(VF a, VF b, std::uint16_t* p) {
+  const hn::Repartition<std::uint16_t, DF> dh;
+  hn::StoreU(hn::ConcatOdd(dh, hn::BitCast(dh, RoundedBits(b)), hn::BitCast(dh, RoundedBits(a))), dh, p);
 }
 
 HWY_INLINE VF RoundNear(VF v) {

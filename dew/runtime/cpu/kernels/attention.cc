@@ -10,8 +10,11 @@
 
 namespace dew::cpu {
 
-Blocks::Blocks(std::int64_t n, std::int64_t most, std::int64_t unit) : total(n), count((n + most - 1) / most) {
-  if (count > 0) size = ((n + count - 1) / count + unit - 1) / unit * unit;
+Blocks::Blocks(std::int64_t n, std::int64_t most, std::int64_t unit) : total(n) {
+  if (n == 0) return;
+  const std::int64_t fewest = (n + most - 1) / most;
+  size = ((n + fewest - 1) / fewest + unit - 1) / unit * unit;
+  count = (n + size - 1) / size;
 }
 
 std::string attention_task(const Step& step, std::size_t inputs, std::size_t outputs, AttentionTask& task) {
@@ -56,6 +59,23 @@ float* AttentionTask::number(const KernelArgs& args, std::size_t operand, std::i
 void pack_rows(const Matrix& from, const Matrix& to, std::int64_t rows, std::int64_t padded, std::int64_t width) {
   copy_matrix(from, to, rows, width);
   if (padded > rows) fill_zero({to.at(rows, 0), to.dtype, to.row, to.col}, padded - rows, width);
+}
+
+ScoreBlock score_block(const AttentionTask& task, const RowMask& mask, std::int64_t query, const Run& run, void* scores,
+                       void* p) {
+  const std::int64_t key = task.k.begin(run.begin);
+  ScoreBlock b;
+  b.scores = static_cast<float*>(scores);
+  b.rows = task.q.size;
+  b.part = task.k.size;
+  b.columns = run.count() * b.part;
+  b.keys = std::min(b.columns, task.k.total - key);
+  b.masked = run.masked;
+  if (b.keys < b.columns) b.masked |= 1u << (run.count() - 1);
+  b.mask = {mask.low + query, mask.high + query, mask.q_segment + query, mask.position + key, mask.k_segment + key};
+  b.scale = {static_cast<float>(task.attrs.scale), static_cast<float>(task.attrs.softcap)};
+  b.p = p;
+  return b;
 }
 
 const Product& RunProducts::of(const Run& run) const { return products_[static_cast<std::size_t>(run.count() - 1)]; }
@@ -186,17 +206,7 @@ void AttentionForward::attend(std::byte* scratch, const RowMask& mask, std::int6
   std::byte* const q = scratch + q_ + block * task_.q.size * task_.width * bytes;
   scores_.of(run).execute(q, scratch + k_ + k_offset, s, scratch + product_);
 
-  const std::int64_t query = task_.q.begin(first + block);
-  const ScoreMask rows{mask.low + query, mask.high + query, mask.q_segment + query, mask.position + key,
-                       mask.k_segment + key};
-  ScoreBlock b;
-  b.scores = s;
-  b.rows = task_.q.size;
-  b.columns = run.count() * task_.k.size;
-  b.keys = std::min(b.columns, task_.k.total - key);
-  b.mask = run.masked || b.keys < b.columns ? &rows : nullptr;
-  b.scale = {static_cast<float>(task_.attrs.scale), static_cast<float>(task_.attrs.softcap)};
-  b.p = scratch + p_;
+  const ScoreBlock b = score_block(task_, mask, task_.q.begin(first + block), run, s, scratch + p_);
   softmax_rows(b, now, task_.probability());
   values_.of(run).execute(b.p, scratch + v_ + k_offset, now.output, scratch + product_);
 }

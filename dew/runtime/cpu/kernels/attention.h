@@ -18,7 +18,7 @@ namespace dew::cpu {
 
 inline constexpr std::int64_t kRun = 4;  // key blocks that scores are made of at a time
 
-// `total` cut into `count` blocks of `size`; the last one may be shorter.
+// `total` cut into `count` blocks of equal `size`, at most `most`, rounded up to `unit`; the last one may be shorter.
 struct Blocks {
   std::int64_t total = 0, size = 1, count = 0;
 
@@ -122,12 +122,17 @@ class AttentionMask {
 // Whether the queries of a block see keys of another: none, or perhaps some, or surely all.
 Sight sight(const QueryBlock& q, const KeyBlock& k);
 
-// The blocks from the first to the last that are seen, of those in [begin, end); `masked` unless all are seen wholly.
+// The blocks from the first to the last that are seen, of those in [begin, end). Bit i of `masked`: not all of block
+// begin + i is seen.
 struct Run {
   std::int64_t begin = 0, end = 0;
-  bool masked = false;
+  unsigned masked = 0;
   std::int64_t count() const { return end - begin; }
 };
 Run visible_run(const RowMask& mask, std::int64_t q_block, std::int64_t begin, std::int64_t end);
+
+// A query block (from `query` on) and a run of keys, for the functions of attention_rows.h.
+ScoreBlock score_block(const AttentionTask& task, const RowMask& mask, std::int64_t query, const Run& run, void* scores,
+                       void* p);
 
 }  // namespace dew::cpu

@@ -182,16 +182,7 @@ void AttentionGrad::meet(std::byte* scratch, const RowMask& mask, const Queries&
   scores_.of(run).execute(scratch + q_, k, scratch + score_, scratch + product_);
   scores_.of(run).execute(scratch + do_, v, scratch + dp_, scratch + product_);
 
-  const ScoreMask rows{mask.low + q.first, mask.high + q.first, mask.q_segment + q.first, mask.position + key,
-                       mask.k_segment + key};
-  ScoreBlock b;
-  b.scores = reinterpret_cast<float*>(scratch + score_);
-  b.rows = task_.q.size;
-  b.columns = run.count() * task_.k.size;
-  b.keys = std::min(b.columns, task_.k.total - key);
-  b.mask = run.masked || b.keys < b.columns ? &rows : nullptr;
-  b.scale = {static_cast<float>(task_.attrs.scale), static_cast<float>(task_.attrs.softcap)};
-  b.p = scratch + p_;
+  const ScoreBlock b = score_block(task_, mask, q.first, run, scratch + score_, scratch + p_);
   const GradBlock g{reinterpret_cast<float*>(scratch + lse_), reinterpret_cast<float*>(scratch + delta_),
                     reinterpret_cast<float*>(scratch + dp_), scratch + ds_};
   grad_rows(b, g, task_.probability());
@@ -229,8 +220,7 @@ void AttentionGrad::add_parts(const KernelArgs& args, int piece) const noexcept 
   const Matrix sum = part(args, 0, row, head, 0);
   auto* const to = static_cast<float*>(sum.data);
   for (std::int64_t s = 1; s < segments_.count; ++s) {
-    const auto* from = static_cast<const float*>(part(args, s, row, head, 0).data);
-    for (std::int64_t i = 0; i < task_.q.total * task_.width; ++i) to[i] += from[i];
+    add_row(to, static_cast<const float*>(part(args, s, row, head, 0).data), task_.q.total * task_.width);
   }
   copy_matrix(sum, task_.head(args, kDq, row, 0, head), task_.q.total, task_.width);
 }

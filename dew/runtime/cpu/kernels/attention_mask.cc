@@ -85,16 +85,17 @@ Sight sight(const QueryBlock& q, const KeyBlock& k) {
 }
 
 Run visible_run(const RowMask& mask, std::int64_t q_block, std::int64_t begin, std::int64_t end) {
-  Run run{end, begin, false};
+  Run run;
+  unsigned whole = 0;
   for (std::int64_t k = begin; k < end; ++k) {
     const Sight s = sight(mask.q_blocks[q_block], mask.k_blocks[k]);
     if (s == Sight::none) continue;
-    // Blocks between seen ones that are not seen themselves are masked.
-    run.masked = run.masked || s == Sight::some || (run.begin < run.end && run.end != k);
-    run.begin = std::min(run.begin, k);
+    if (run.count() == 0) run.begin = k;
     run.end = k + 1;
+    if (s == Sight::all) whole |= 1u << (k - run.begin);
   }
-  return run.begin < run.end ? run : Run{};
+  run.masked = ~whole & ((1u << run.count()) - 1);
+  return run;
 }
 
 }  // namespace dew::cpu

@@ -16,13 +16,18 @@ struct ScoreMask {
   const std::int32_t *position, *k_segment;    // of the columns
 };
 
+inline constexpr std::int64_t kMostRows = 64;
+
 // Products in, probabilities out.
 struct ScoreBlock {
-  float* scores = nullptr;        // [rows, columns], dense; columns is a multiple of 16
-  std::int64_t rows = 0, columns = 0, keys = 0;  // columns from `keys` on are padding, whose probability is 0
-  const ScoreMask* mask = nullptr;  // null: all keys are seen
+  float* scores = nullptr;  // [rows, columns], dense; at most kMostRows
+  std::int64_t rows = 0, columns = 0;
+  std::int64_t part = 0;    // columns are parts of so many, a multiple of 16,
+  unsigned masked = 0;      // of which those are masked whose bit is set; in the others all is seen
+  std::int64_t keys = 0;    // columns from here on are padding, whose probability is 0; in masked parts only
+  ScoreMask mask;
   ScoreScale scale;
-  void* p = nullptr;              // probabilities, [rows, columns], as the second product wants them
+  void* p = nullptr;        // probabilities, [rows, columns], as the second product wants them
 };
 
 enum class Probability { f32, bf16, rounded };  // rounded: to bf16, stored as f32

@@ -70,71 +70,83 @@ struct Expected {
   std::vector<double> o, lse, dq, dk, dv;
 };
 
-bool sees(const Case& c, Arrays& a, std::int64_t b, std::int64_t i, std::int64_t j) {
-  const double distance = a.q_positions.get({b, i}) - a.k_positions.get({b, j});
-  return a.q_segments.get({b, i}) == a.k_segments.get({b, j}) && (!c.attrs.causal || distance >= 0) &&
-         (c.window <= 0 || distance < c.window);
-}
+// The operands as flat arrays of double.
+struct Flat {
+  const Case& c;
+  std::vector<double> q, k, v, q_positions, k_positions, q_segments, k_segments, d_o;
 
-// One query of one head, in double.
-void reference_query(const Case& c, Arrays& a, std::int64_t b, std::int64_t i, std::int64_t h, std::vector<double>& o,
-                     double& lse, std::vector<double>& score) {
-  const std::int64_t kv = h / (c.h / c.kv);
+  Flat(const Case& of, Arrays& a)
+      : c(of), q(a.q.values()), k(a.k.values()), v(a.v.values()), q_positions(a.q_positions.values()),
+        k_positions(a.k_positions.values()), q_segments(a.q_segments.values()), k_segments(a.k_segments.values()),
+        d_o(a.d_o.values()) {}
+
+  std::size_t query(std::int64_t b, std::int64_t i, std::int64_t h) const {
+    return static_cast<std::size_t>(((b * c.t + i) * c.h + h) * c.d);
+  }
+  std::size_t key(std::int64_t b, std::int64_t j, std::int64_t h) const {
+    return static_cast<std::size_t>(((b * c.s + j) * c.kv + h / (c.h / c.kv)) * c.d);
+  }
+  bool sees(std::int64_t b, std::int64_t i, std::int64_t j) const {
+    const auto qi = static_cast<std::size_t>(b * c.t + i), kj = static_cast<std::size_t>(b * c.s + j);
+    const double distance = q_positions[qi] - k_positions[kj];
+    return q_segments[qi] == k_segments[kj] && (!c.attrs.causal || distance >= 0) &&
+           (c.window <= 0 || distance < c.window);
+  }
+  double product(const std::vector<double>& x, std::size_t i, const std::vector<double>& y, std::size_t j) const {
+    double sum = 0;
+    for (std::size_t d = 0; d < static_cast<std::size_t>(c.d); ++d) sum += x[i + d] * y[j + d];
+    return sum;
+  }
+  void add(std::vector<double>& to, std::size_t i, double factor, const std::vector<double>& x, std::size_t j) const {
+    for (std::size_t d = 0; d < static_cast<std::size_t>(c.d); ++d) to[i + d] += factor * x[j + d];
+  }
+};
+
+// Scores of one query of one head, -inf where it does not see; returns their lse.
+double reference_scores(const Flat& f, std::int64_t b, std::int64_t i, std::int64_t h, std::vector<double>& score) {
+  const Case& c = f.c;
   double most = -INFINITY, sum = 0;
   score.assign(static_cast<std::size_t>(c.s), -INFINITY);
   for (std::int64_t j = 0; j < c.s; ++j) {
-    if (!sees(c, a, b, i, j)) continue;
-    double x = 0;
-    for (std::int64_t d = 0; d < c.d; ++d) x += a.q.get({b, i, h, d}) * a.k.get({b, j, kv, d});
-    x *= c.attrs.scale;
+    if (!f.sees(b, i, j)) continue;
+    double x = c.attrs.scale * f.product(f.q, f.query(b, i, h), f.k, f.key(b, j, h));
     if (c.attrs.softcap > 0) x = c.attrs.softcap * std::tanh(x / c.attrs.softcap);
     score[static_cast<std::size_t>(j)] = x;
     most = std::max(most, x);
   }
   for (const double x : score) sum += x == -INFINITY ? 0 : std::exp(x - most);
-  lse = sum == 0 ? -INFINITY : most + std::log(sum);
-  o.assign(static_cast<std::size_t>(c.d), 0);
-  for (std::int64_t j = 0; j < c.s; ++j) {
-    if (score[static_cast<std::size_t>(j)] == -INFINITY) continue;
-    const double p = std::exp(score[static_cast<std::size_t>(j)] - lse);
-    for (std::int64_t d = 0; d < c.d; ++d) o[static_cast<std::size_t>(d)] += p * a.v.get({b, j, kv, d});
-  }
+  return sum == 0 ? -INFINITY : most + std::log(sum);
 }
 
 // Also sets lse_in and delta, which the gradient takes.
 Expected reference(const Case& c, Arrays& a) {
+  const Flat f(c, a);
   Expected e;
-  TestArray dq(DType::f32, {c.b, c.t, c.h, c.d}), dk(DType::f32, {c.b, c.s, c.kv, c.d}), dv = dk;
-  std::vector<double> gq(static_cast<std::size_t>(dq.view.type.elements())),
-      gk(static_cast<std::size_t>(dk.view.type.elements())), gv = gk;
+  e.o.resize(f.q.size()), e.dq.resize(f.q.size()), e.dk.resize(f.k.size()), e.dv.resize(f.k.size());
   for_each_index(a.lse.view.type.shape, [&](const Dims& index) {
-    const std::int64_t b = index[0], i = index[1], h = index[2], kv = h / (c.h / c.kv);
-    std::vector<double> o, score;
-    double lse, delta = 0;
-    reference_query(c, a, b, i, h, o, lse, score);
-    for (std::int64_t d = 0; d < c.d; ++d) delta += o[static_cast<std::size_t>(d)] * a.d_o.get({b, i, h, d});
+    const std::int64_t b = index[0], i = index[1], h = index[2];
+    const std::size_t at = f.query(b, i, h);
+    std::vector<double> score;
+    const double lse = reference_scores(f, b, i, h, score);
+    const auto for_each_seen = [&](auto visit) {
+      for (std::int64_t j = 0; j < c.s; ++j) {
+        const double x = score[static_cast<std::size_t>(j)];
+        if (x != -INFINITY) visit(x, std::exp(x - lse), f.key(b, j, h));
+      }
+    };
+    for_each_seen([&](double, double p, std::size_t key) { f.add(e.o, at, p, f.v, key); });
+    const double delta = f.product(e.o, at, f.d_o, at);
     a.lse_in.set(index, lse);
     a.delta.set(index, delta);
     e.lse.push_back(lse);
-    e.o.insert(e.o.end(), o.begin(), o.end());
-    for (std::int64_t j = 0; j < c.s; ++j) {
-      const double x = score[static_cast<std::size_t>(j)];
-      if (x == -INFINITY) continue;
-      const double p = std::exp(x - lse);
-      double dp = 0;
-      for (std::int64_t d = 0; d < c.d; ++d) dp += a.d_o.get({b, i, h, d}) * a.v.get({b, j, kv, d});
+    for_each_seen([&](double x, double p, std::size_t key) {
       const double slope = c.attrs.softcap > 0 ? 1 - std::pow(x / c.attrs.softcap, 2) : 1;
-      const double ds = p * (dp - delta) * slope * c.attrs.scale;
-      for (std::int64_t d = 0; d < c.d; ++d) {
-        const auto qi = static_cast<std::size_t>(((b * c.t + i) * c.h + h) * c.d + d);
-        const auto ki = static_cast<std::size_t>(((b * c.s + j) * c.kv + kv) * c.d + d);
-        gq[qi] += ds * a.k.get({b, j, kv, d});
-        gk[ki] += ds * a.q.get({b, i, h, d});
-        gv[ki] += p * a.d_o.get({b, i, h, d});
-      }
-    }
+      const double ds = p * (f.product(f.d_o, at, f.v, key) - delta) * slope * c.attrs.scale;
+      f.add(e.dq, at, ds, f.k, key);
+      f.add(e.dk, key, ds, f.q, at);
+      f.add(e.dv, key, p, f.d_o, at);
+    });
   });
-  e.dq = gq, e.dk = gk, e.dv = gv;
   return e;
 }
 
@@ -170,15 +182,15 @@ void check(const Case& c, DType dtype) {
                     {&a.o, &a.lse});
   // bf16: p and the result are rounded to 2^-8 each; f32: 2^-24 a term.
   const double tolerance = c.slack * (dtype == DType::bf16 ? 0.012 : 4e-6);
-  expect_close(a.o.values(), e.o, tolerance, what + " o");
+  expect_close(a.o.values(), e.o, tolerance, what + " o", 1.0);
   expect_close(a.lse.values(), e.lse, 4e-6 * c.slack, what + " lse");
   run_in_all_orders(make_attention_grad, attention_grad_op, c,
                     {&a.q, &a.k, &a.v, &a.q_positions, &a.k_positions, &a.q_segments, &a.k_segments, &a.window, &a.lse_in,
                      &a.delta, &a.d_o},
                     {&a.dq, &a.dk, &a.dv});
-  expect_close(a.dq.values(), e.dq, tolerance, what + " dq");
-  expect_close(a.dk.values(), e.dk, tolerance, what + " dk");
-  expect_close(a.dv.values(), e.dv, tolerance, what + " dv");
+  expect_close(a.dq.values(), e.dq, tolerance, what + " dq", 1.0);
+  expect_close(a.dk.values(), e.dk, tolerance, what + " dk", 1.0);
+  expect_close(a.dv.values(), e.dv, tolerance, what + " dv", 1.0);
 }
 
 void check_both(const Case& c) {

@@ -11,6 +11,7 @@
 namespace dew::cpu {
 
 inline constexpr int kMaxRank = 8;
+inline constexpr std::int64_t kTransposeSide = 32;
 
 // The dimensions of a view, neighbours merged where their strides allow: a dense view has one dimension of stride 1, a
 // row vector repeated over rows has two of strides (0, 1).
@@ -67,6 +68,10 @@ class Runs {
 struct RangeIo {
   void (*load)(const Strided& s, const std::byte* base, std::int64_t begin, std::size_t n, float* to);
   void (*store)(const Strided& s, std::byte* base, std::int64_t begin, std::size_t n, const float* from);
+  // to[r * to_stride + c] = from[c * from_stride + r] for r < rows, c < columns, both at most kTransposeSide: elements of so
+  // many bytes (1, 2, 4).
+  void (*transpose)(std::int64_t bytes, const std::byte* from, std::int64_t from_stride, std::byte* to, std::int64_t to_stride,
+                    std::int64_t rows, std::int64_t columns);
 };
 
 // For the best instruction set of this machine.

@@ -11,25 +11,76 @@
 // After foreach_target.h.
 #include "dew/runtime/cpu/kernels/copy_range-inl.h"
 
+#ifndef DEW_DOT_PACK_ROWS_
+#define DEW_DOT_PACK_ROWS_
+namespace dew::cpu {
+
+// Whole rows at a time: most are short, so that a call for each would take longer than the copy.
+struct Rows {
+  const void* from;
+  void* to;
+  std::int64_t from_row, to_row;  // elements
+  std::size_t rows, columns;
+};
+
+}  // namespace dew::cpu
+#endif
+
 HWY_BEFORE_NAMESPACE();
 namespace dew::cpu::HWY_NAMESPACE {
 
-void WidenRow(const std::uint16_t* from, float* to, std::size_t n) {
-  std::size_t i = 0;
-  for (; i + kLanes <= n; i += kLanes) hn::StoreU(LoadBf16(DF(), from + i), DF(), to + i);
-  for (; i < n; ++i) {
-    const std::uint32_t bits = std::uint32_t{from[i]} << 16;
-    std::memcpy(to + i, &bits, sizeof bits);
+template <class From, class To, class Visit>
+HWY_INLINE void EachRow(const Rows& rows, Visit visit) {
+  for (std::size_t r = 0; r < rows.rows; ++r) {
+    visit(static_cast<const From*>(rows.from) + static_cast<std::int64_t>(r) * rows.from_row,
+          static_cast<To*>(rows.to) + static_cast<std::int64_t>(r) * rows.to_row);
   }
 }
 
-void NarrowRow(const float* from, std::uint16_t* to, std::size_t n) {
+void Widen(const Rows& rows) {
+  EachRow<std::uint16_t, float>(rows, [&](const std::uint16_t* from, float* to) HWY_ATTR {
+    std::size_t i = 0;
+    for (; i + kLanes <= rows.columns; i += kLanes) hn::StoreU(LoadBf16(DF(), from + i), DF(), to + i);
+    for (; i < rows.columns; ++i) {
+      const std::uint32_t bits = std::uint32_t{from[i]} << 16;
+      std::memcpy(to + i, &bits, sizeof bits);
+    }
+  });
+}
+
+void Narrow(const Rows& rows) {
+  EachRow<float, std::uint16_t>(rows, [&](const float* from, std::uint16_t* to) HWY_ATTR {
+    std::size_t i = 0;
+    for (; i + kLanes <= rows.columns; i += kLanes) StoreBf16(hn::LoadU(DF(), from + i), DF(), to + i);
+    if (i == rows.columns) return;
+    HWY_ALIGN std::uint16_t rest[kLanes];
+    StoreBf16(LoadPart(from + i, rows.columns - i), DF(), rest);
+    std::memcpy(to + i, rest, (rows.columns - i) * sizeof *rest);
+  });
+}
+
+template <class T>
+void Move(const Rows& rows) {
+  const hn::ScalableTag<T> d;
+  const std::size_t lanes = hn::Lanes(d);
+  EachRow<T, T>(rows, [&](const T* from, T* to) HWY_ATTR {
+    std::size_t i = 0;
+    for (; i + lanes <= rows.columns; i += lanes) hn::StoreU(hn::LoadU(d, from + i), d, to + i);
+    for (; i < rows.columns; ++i) to[i] = from[i];
+  });
+}
+
+void Copy(const Rows& rows, DType from, DType to) {
+  if (from == to) return from == DType::f32 ? Move<float>(rows) : Move<std::uint16_t>(rows);
+  return from == DType::bf16 ? Widen(rows) : Narrow(rows);
+}
+
+void AddRow(float* to, const float* from, std::size_t n) {
   std::size_t i = 0;
-  for (; i + kLanes <= n; i += kLanes) StoreBf16(hn::LoadU(DF(), from + i), DF(), to + i);
-  if (i == n) return;
-  HWY_ALIGN std::uint16_t rest[kLanes];
-  StoreBf16(LoadPart(from + i, n - i), DF(), rest);
-  std::memcpy(to + i, rest, (n - i) * sizeof *rest);
+  for (; i + kLanes <= n; i += kLanes) {
+    hn::StoreU(hn::Add(hn::LoadU(DF(), to + i), hn::LoadU(DF(), from + i)), DF(), to + i);
+  }
+  for (; i < n; ++i) to[i] += from[i];
 }
 
 }  // namespace dew::cpu::HWY_NAMESPACE
@@ -39,23 +90,8 @@ HWY_AFTER_NAMESPACE();
 namespace dew::cpu {
 namespace {
 
-HWY_EXPORT(WidenRow);
-HWY_EXPORT(NarrowRow);
-
-using CopyRow = void (*)(const void* from, void* to, std::int64_t n);
-
-void widen(const void* from, void* to, std::int64_t n) {
-  HWY_DYNAMIC_DISPATCH(WidenRow)
-  (static_cast<const std::uint16_t*>(from), static_cast<float*>(to), static_cast<std::size_t>(n));
-}
-
-void narrow(const void* from, void* to, std::int64_t n) {
-  HWY_DYNAMIC_DISPATCH(NarrowRow)
-  (static_cast<const float*>(from), static_cast<std::uint16_t*>(to), static_cast<std::size_t>(n));
-}
-
-void copy32(const void* from, void* to, std::int64_t n) { std::memcpy(to, from, static_cast<std::size_t>(n) * 4); }
-void copy16(const void* from, void* to, std::int64_t n) { std::memcpy(to, from, static_cast<std::size_t>(n) * 2); }
+HWY_EXPORT(Copy);
+HWY_EXPORT(AddRow);
 
 template <class From, class To>
 void copy_strided(const Matrix& from, const Matrix& to, std::int64_t rows, std::int64_t cols) {
@@ -80,18 +116,18 @@ void copy_elements(const Matrix& from, const Matrix& to, std::int64_t rows, std:
                                 : copy_strided<bf16, bf16>(from, to, rows, cols);
 }
 
-CopyRow row_copier(DType from, DType to) {
-  if (from == to) return from == DType::f32 ? copy32 : copy16;
-  return from == DType::bf16 ? widen : narrow;
-}
-
 }  // namespace
 
 void copy_matrix(const Matrix& from, const Matrix& to, std::int64_t rows, std::int64_t cols) {
   if (from.col != 1 || to.col != 1) return copy_elements(from, to, rows, cols);
-  const CopyRow copy = row_copier(from.dtype, to.dtype);
-  if (from.row == cols && to.row == cols) return copy(from.data, to.data, rows * cols);
-  for (std::int64_t r = 0; r < rows; ++r) copy(from.at(r, 0), to.at(r, 0), cols);
+  const bool one_run = from.row == cols && to.row == cols;
+  const auto n = static_cast<std::size_t>(cols), m = static_cast<std::size_t>(rows);
+  HWY_DYNAMIC_DISPATCH(Copy)
+  ({from.data, to.data, from.row, to.row, one_run ? 1 : m, one_run ? m * n : n}, from.dtype, to.dtype);
+}
+
+void add_row(float* to, const float* from, std::int64_t n) {
+  HWY_DYNAMIC_DISPATCH(AddRow)(to, from, static_cast<std::size_t>(n));
 }
 
 void fill_zero(const Matrix& to, std::int64_t rows, std::int64_t cols) {

@@ -21,6 +21,9 @@ struct Matrix {
 // to[r, c] = from[r, c]. Rounds to nearest even; fast where columns are contiguous on both sides.
 void copy_matrix(const Matrix& from, const Matrix& to, std::int64_t rows, std::int64_t cols);
 
+// to[i] += from[i].
+void add_row(float* to, const float* from, std::int64_t n);
+
 void fill_zero(const Matrix& to, std::int64_t rows, std::int64_t cols);
 
 }  // namespace dew::cpu

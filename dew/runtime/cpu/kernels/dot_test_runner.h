@@ -107,11 +107,11 @@ inline void run_kernel(const Kernel& kernel, const std::vector<std::byte*>& oper
   }
 }
 
-// Numbers agree within `relative` of the largest expected one, which counts as at least 0.1; infinities exactly.
+// Numbers agree within `relative` of the largest expected one, which counts as at least `floor`; infinities exactly.
 inline void expect_close(const std::vector<double>& got, const std::vector<double>& expected, double relative,
-                         const std::string& what) {
+                         const std::string& what, double floor = 0.1) {
   ASSERT_EQ(got.size(), expected.size()) << what;
-  double size = 0.1;
+  double size = floor;
   for (const double x : expected) size = std::isfinite(x) ? std::max(size, std::abs(x)) : size;
   for (std::size_t i = 0; i < got.size(); ++i) {
     if (std::isinf(expected[i])) {

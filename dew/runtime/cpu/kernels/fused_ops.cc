@@ -14,6 +14,7 @@
 
 HWY_BEFORE_NAMESPACE();
 namespace dew::cpu::HWY_NAMESPACE {
+namespace {
 
 // ---- ops: f32, and integers where it makes sense ----
 #define DEW_UNARY_OP(Name, expression)         \
@@ -288,6 +289,7 @@ const CodeTable& Table() {
   return table;
 }
 
+}  // namespace
 }  // namespace dew::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 

@@ -32,6 +32,7 @@ std::unique_ptr<Kernel> make_gather_rows(const Step& step, std::string& why_not)
 std::unique_ptr<Kernel> make_scatter_add_rows(const Step& step, std::string& why_not);
 
 std::unique_ptr<Kernel> make_reduce(const Step& step, std::string& why_not);  // reduce_sum, reduce_max
+std::unique_ptr<Kernel> make_row_dot(const Step& step, std::string& why_not);
 std::unique_ptr<Kernel> make_sum_squares(const Step& step, std::string& why_not);
 
 std::unique_ptr<Kernel> make_rms_norm(const Step& step, std::string& why_not);

@@ -1,0 +1,227 @@
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <csignal>
+#include <cstdio>
+#include <optional>
+
+#include "dew/base/format.h"
+#include "dew/checkpoint/directory.h"
+#include "dew/checkpoint/reader.h"
+#include "dew/cli/cli.h"
+#include "dew/cli/machine.h"
+#include "dew/cli/reporter.h"
+#include "dew/cli/run_directory.h"
+#include "dew/dew.h"
+#include "dew/train/config.h"
+
+namespace dew::cli {
+namespace {
+
+struct TrainArguments {
+  std::string config, dump;
+  Arguments overrides;
+  Verbosity verbosity;
+};
+
+constexpr const char* kExample =
+    R"(Example:
+  dew train examples/demo.toml data.path=data/mine run.dir=runs/mine run.steps=400
+The same command again goes on where the run stopped. docs/config.md lists the keys.)";
+
+bool parse_train(const Arguments& arguments, TrainArguments& a) {
+  CLI::App app("Trains a model as a config says, or goes on with the run in its directory.",
+               "dew train");
+  app.footer(kExample);
+  app.add_option("CONFIG", a.config, "the config, a TOML file")->required();
+  app.add_option("KEY=VALUE", a.overrides, "section.key=value, on top of the config");
+  app.add_option("--dump", a.dump, "directory for the programs after each pass, and the plans")
+      ->type_name("DIR");
+  add_unbuilt_flag(app, "--check-replicas");
+  add_unbuilt_flag(app, "--profile");
+  add_verbosity(app, a.verbosity);
+  return parse(app, arguments);
+}
+
+// ---- from the config to what the library takes
+
+WindowData load_data(const TrainConfig& config) {
+  const DataConfig& d = config.data;
+  const TokenWindows windows{.path = d.path,
+                             .seq_len = d.seq_len,
+                             .stride = d.stride,
+                             .val_batches = d.val_batches,
+                             .shuffle = d.shuffle,
+                             .seed = static_cast<std::uint64_t>(config.run.seed)};
+  WindowData data = windows.load({.batch = d.global_batch});
+  if (data.meta.vocab_size > config.model.vocab_size) {
+    fail(ErrorCode::usage,
+         format("model.vocab_size = {} is below the {} of '{}'", config.model.vocab_size,
+                data.meta.vocab_size, d.path),
+         format("model.vocab_size={}", data.meta.vocab_size));
+  }
+  return data;
+}
+
+LMObjective make_objective(const TrainConfig& config) {
+  const LMObjectiveOptions options{.seq_len = config.data.seq_len,
+                                   .z_loss = config.objective.z_loss};
+  LMObjective objective(models::CausalTransformer(config.model), options);
+  // Parameters, their gradients and the optimizer's state, before activations.
+  const double arrays = 2 + static_cast<double>(state_slots(config.optimizer).size());
+  const double bytes = 4 * arrays * static_cast<double>(parameter_count(objective.params()));
+  if (const double most = memory_bytes(); bytes > most) {
+    fail(ErrorCode::usage,
+         format("a model of {} parameters needs {}B to train, this machine has {}B",
+                parameter_count(objective.params()), short_number(bytes), short_number(most)),
+         "fewer or smaller layers need less");
+  }
+  return objective;
+}
+
+Resume parse_resume(const std::string& text) {
+  if (text == "never") return Resume::never;
+  return text == "must" ? Resume::must : Resume::automatic;
+}
+
+CheckpointInfo about(const TrainConfig& config, const TokenMeta& meta) {
+  CheckpointInfo info;
+  info.run = fresh_run_id();
+  info.tokenizer = {.name = meta.tokenizer, .eos_id = meta.eos_id};
+  info.model = model_toml(config.model);
+  info.config = to_toml(config);
+  info.processor = processor_kind();
+  info.program = format("dew {}", kVersion);
+  return info;
+}
+
+FitOptions fit_options(const TrainConfig& config) {
+  const RunConfig& run = config.run;
+  return {.steps = run.steps,
+          .log_every = run.log_every,
+          .eval_every = run.eval_every,
+          .checkpoint_every = run.checkpoint_every,
+          .lr = [=, schedule = config.schedule, peak = config.optimizer.lr](
+                    std::int64_t committed) { return rate(schedule, peak, run.steps, committed); },
+          .should_stop = [] { return stop_signal() != 0; }};
+}
+
+// ---- what is in the run's directory already
+
+// The checkpoint from which the trainer will go on, if there is one.
+std::optional<CheckpointInfo> find_earlier(const TrainConfig& config, const Path& checkpoints) {
+  const NewestCheckpoint newest = newest_checkpoint(checkpoints);
+  if (!newest.found) return std::nullopt;
+  if (config.run.resume == "never") {
+    fail(ErrorCode::checkpoint,
+         format("'{}' holds a run at step {}, and run.resume is \"never\"", config.run.dir,
+                newest.found->step),
+         "give another run.dir, or move that one away");
+  }
+  return CheckpointReader(newest.found->path).info();
+}
+
+// Keys that may not change are refused, all in one message; others are told.
+void compare_configs(const CheckpointInfo& earlier, const TrainConfig& config, Console& console) {
+  if (earlier.config.empty()) return;
+  const TrainConfig before = parse_config(earlier.config, "the checkpoint's config");
+  std::vector<std::string> refused, noted;
+  for (const ConfigChange& change : config_changes(before, config)) {
+    const auto value = [](const std::string& text) { return text.empty() ? "not set" : text; };
+    std::string text =
+        format("{} was {}, is {}", change.key, value(change.before), value(change.now));
+    if (change.on_resume == OnResume::noted) noted.push_back(std::move(text));
+    if (change.on_resume == OnResume::refused) refused.push_back(std::move(text));
+  }
+  if (!refused.empty()) {
+    fail(ErrorCode::checkpoint,
+         format("cannot resume the run in '{}': {}", config.run.dir, fmt::join(refused, "; ")),
+         "set them back, or train in another run.dir");
+  }
+  for (const std::string& text : noted) console.line("Changed: " + text);
+}
+
+void note_processor(const CheckpointInfo& earlier, Console& console) {
+  const std::string here = processor_kind();
+  if (earlier.processor == here) return;
+  console.line(
+      format("The run began on another processor ({}, this is {}): sums may round "
+             "differently from here on",
+             earlier.processor, here));
+}
+
+// ---- the run
+
+const char* signal_name(int signal) { return signal == SIGINT ? "SIGINT" : "SIGTERM"; }
+
+// Before anything is written.
+void check_arguments(const TrainConfig& config, const TrainArguments& a) {
+  if (config.run.dir.empty()) {
+    fail(ErrorCode::usage, "run.dir is not set: a run needs a directory", "run.dir=runs/NAME");
+  }
+  if (config.run.resume == "must" &&
+      file_kind(config.run.dir, ErrorCode::usage) == FileKind::missing) {
+    fail(ErrorCode::checkpoint,
+         format("run.resume is \"must\" and there is no '{}'", config.run.dir));
+  }
+  if (!a.dump.empty()) create_directories(a.dump, ErrorCode::usage);
+}
+
+int train(const TrainConfig& config, const TrainArguments& a, const WindowData& data,
+          const LMObjective& objective, const RunDirectory& directory) {
+  ConsoleOptions console_options = stderr_options(a.verbosity);
+  console_options.log = directory.log();
+  Console console(stderr, console_options);
+  console.detail(format("Model: {} parameters", parameter_count(objective.params())));
+
+  const auto earlier = find_earlier(config, directory.checkpoints());
+  if (earlier) {
+    compare_configs(*earlier, config, console);
+    note_processor(*earlier, console);
+  }
+  const auto begin = [&](std::optional<MetricsWriter>& metrics) {
+    write_file_atomic(directory.path() / "config.toml", to_toml(config), ErrorCode::checkpoint);
+    metrics.emplace(directory.path() / "metrics.jsonl", earlier ? earlier->clocks.step : 0);
+  };
+  Reporter reporter(console, begin);
+  const std::unique_ptr<Backend> backend = cpu_devices();
+  Trainer trainer(objective, config.optimizer,
+                  {.seed = static_cast<std::uint64_t>(config.run.seed),
+                   .backend = backend.get(),
+                   .compute = *parse_dtype(config.precision.compute),
+                   .accumulate = config.data.accumulate,
+                   .micro_batch = config.data.micro_batch,
+                   .checkpoints = directory.checkpoints(),
+                   .keep = config.run.keep,
+                   .resume = parse_resume(config.run.resume),
+                   .about = about(config, data.meta),
+                   .dump = a.dump,
+                   .observer = &reporter});
+  const FitResult result = trainer.fit(data, fit_options(config));
+  console.end_progress();
+  if (!result.stopped) return 0;
+  console.line(format("Stopped by {} at step {} of {}; the same command goes on from there",
+                      signal_name(stop_signal()), result.clocks.step, config.run.steps));
+  return 128 + stop_signal();
+}
+
+}  // namespace
+
+int train_command(const Arguments& arguments) {
+  TrainArguments a;
+  if (parse_train(arguments, a)) return 0;
+  const TrainConfig config = load_config(a.config, a.overrides);
+  const WindowData data = load_data(config);
+  const LMObjective objective = make_objective(config);
+  check_arguments(config, a);
+  watch_stop_signals();
+  const RunDirectory directory(config.run.dir);
+  try {
+    return train(config, a, data, objective, directory);
+  } catch (const Error& error) {
+    std::fprintf(directory.log(), "dew: error: %s\n", one_line(error.what()).c_str());
+    throw;
+  }
+}
+
+}  // namespace dew::cli
