@@ -185,8 +185,7 @@ void for_each_element(std::span<const std::byte> bytes, std::size_t n, Put put) 
 
 template <class T>
 void widen(std::span<const std::byte> bytes, std::span<std::int64_t> to) {
-  for_each_element<T>(bytes, to.size(),
-                      [&](std::size_t i, T x) { to[i] = static_cast<std::int64_t>(x); });
+  for_each_element<T>(bytes, to.size(), [&](std::size_t i, T x) { to[i] = +x; });
 }
 
 void widen_u64(std::span<const std::byte> bytes, std::span<std::int64_t> to, ErrorCode code) {

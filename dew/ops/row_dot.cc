@@ -6,8 +6,9 @@
 namespace dew {
 namespace {
 
-std::vector<Type> infer(const Attrs&, Types in) {
+std::vector<Type> infer(const Attrs& attrs, Types in) {
   const Checks check("row_dot", "a b", in);
+  check.attrs<NoAttrs>(attrs);
   if (in[0] != in[1]) check.refuse("ROW-1", "operands differ");
   if (!is_float(in[0].dtype) || in[0].rank() < 1) check.refuse("ROW-2", "takes floats of rank 1 or more");
   return {{DType::f32, Dims(in[0].shape.begin(), in[0].shape.end() - 1)}};

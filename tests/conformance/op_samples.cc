@@ -187,6 +187,11 @@ void sample_reduce_max(Maker& m) {
   m.result(y, element_count(shape) > 0);  // else -inf, which no difference measures
 }
 
+void sample_row_dot(Maker& m) {
+  const Value a = m.values(m.shape(static_cast<int>(m.integer(1, 4))));
+  m.result(row_dot(a, m.values(a.shape())));
+}
+
 // Dimensions of all kinds in random places. `order` says for each operand where its dimensions go.
 void sample_dot(Maker& m) {
   const std::int64_t kinds[] = {m.integer(0, 2), m.integer(0, 2), m.integer(0, 2), m.integer(0, 2)};
@@ -492,6 +497,7 @@ constexpr OpSample kSamples[] = {
     {&concatenate_op, sample_concatenate},
     {&reduce_sum_op, sample_reduce_sum},
     {&reduce_max_op, sample_reduce_max},
+    {&row_dot_op, sample_row_dot},
     {&dot_op, sample_dot},
     {&gather_rows_op, sample_gather},
     {&scatter_add_rows_op, sample_scatter},

@@ -118,7 +118,7 @@ class Copy {
   }
 
   void transpose(const std::byte* from, std::byte* to, std::int64_t block) const {
-    const std::int64_t column = block % column_blocks_ * kSide, row = block / column_blocks_ % row_blocks_ * kSide;
+    const std::int64_t column = block / row_blocks_ % column_blocks_ * kSide, row = block % row_blocks_ * kSide;
     const std::int64_t outer = block / column_blocks_ / row_blocks_;
     from += (Runs(from_, outer).offset() + row * rows_.from + column * columns_.from) * bytes_;
     to += (Runs(to_, outer).offset() + row * rows_.to + column * columns_.to) * bytes_;

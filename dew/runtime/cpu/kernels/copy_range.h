@@ -11,7 +11,7 @@
 namespace dew::cpu {
 
 inline constexpr int kMaxRank = 8;
-inline constexpr std::int64_t kTransposeSide = 32;
+inline constexpr std::int64_t kTransposeSide = 64;
 
 // The dimensions of a view, neighbours merged where their strides allow: a dense view has one dimension of stride 1, a
 // row vector repeated over rows has two of strides (0, 1).

@@ -32,6 +32,8 @@ namespace dew::cpu::HWY_NAMESPACE {
 template <class From, class To, class Visit>
 HWY_INLINE void EachRow(const Rows& rows, Visit visit) {
   for (std::size_t r = 0; r < rows.rows; ++r) {
+    const auto* ahead = static_cast<const From*>(rows.from) + static_cast<std::int64_t>(r + 16) * rows.from_row;
+    for (std::size_t i = 0; i < rows.columns; i += 64 / sizeof(From)) __builtin_prefetch(ahead + i);
     visit(static_cast<const From*>(rows.from) + static_cast<std::int64_t>(r) * rows.from_row,
           static_cast<To*>(rows.to) + static_cast<std::int64_t>(r) * rows.to_row);
   }

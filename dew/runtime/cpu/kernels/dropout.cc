@@ -28,29 +28,45 @@ HWY_INLINE VU64 Product(VU64 a, VU64 b) {
   return hn::MulEven(hn::BitCast(DU(), a), hn::BitCast(DU(), b));
 }
 
-void PhiloxBlock(RandomKey key, const CounterBlock& counters, std::uint32_t* words) {
+struct Counters {
+  VU64 c0, c1, c2, c3;
+};
+
+HWY_INLINE Counters LoadCounters(const CounterBlock& counters, std::size_t i) {
   const DU64 d;
   const hn::Half<DU> narrow;
-  const VU64 m0 = hn::Set(d, 0xD2511F53u), m1 = hn::Set(d, 0xCD9E8D57u);
-  for (std::size_t i = 0; i < kCounters; i += kWide) {
-    VU64 c0 = hn::PromoteTo(d, hn::LoadU(narrow, counters.word[0] + i));
-    VU64 c1 = hn::PromoteTo(d, hn::LoadU(narrow, counters.word[1] + i));
-    VU64 c2 = hn::PromoteTo(d, hn::LoadU(narrow, counters.word[2] + i));
-    VU64 c3 = hn::Zero(d);
+  return {hn::PromoteTo(d, hn::LoadU(narrow, counters.word[0] + i)), hn::PromoteTo(d, hn::LoadU(narrow, counters.word[1] + i)),
+          hn::PromoteTo(d, hn::LoadU(narrow, counters.word[2] + i)), hn::Zero(d)};
+}
+
+HWY_INLINE Counters Round(const Counters& c, VU64 k0, VU64 k1) {
+  const VU64 p0 = Product(hn::Set(DU64(), 0xD2511F53u), c.c0), p1 = Product(hn::Set(DU64(), 0xCD9E8D57u), c.c2);
+  return {hn::Xor(hn::ShiftRight<32>(p1), hn::Xor(c.c1, k0)), p1, hn::Xor(hn::ShiftRight<32>(p0), hn::Xor(c.c3, k1)), p0};
+}
+
+HWY_INLINE void StoreWords(const Counters& c, std::uint32_t* words) {
+  const DU64 d;
+  const VU64 lower = hn::Set(d, std::uint64_t{0xffffffffu});
+  const VU64 first = hn::Or(hn::And(c.c0, lower), hn::ShiftLeft<32>(c.c1));
+  const VU64 second = hn::Or(hn::And(c.c2, lower), hn::ShiftLeft<32>(c.c3));
+  hn::StoreInterleaved2(first, second, d, reinterpret_cast<std::uint64_t*>(words));
+}
+
+// Two vectors side by side: a round waits for its products.
+void PhiloxBlock(RandomKey key, const CounterBlock& counters, std::uint32_t* words) {
+  const DU64 d;
+  for (std::size_t i = 0; i < kCounters; i += 2 * kWide) {
+    Counters a = LoadCounters(counters, i), b = LoadCounters(counters, i + kWide);
     std::uint32_t k0 = key.lo, k1 = key.hi;
     for (int round = 0; round < 10; ++round) {
-      const VU64 p0 = Product(m0, c0), p1 = Product(m1, c2);
-      c0 = hn::Xor(hn::Xor(hn::ShiftRight<32>(p1), c1), hn::Set(d, std::uint64_t{k0}));
-      c1 = p1;
-      c2 = hn::Xor(hn::Xor(hn::ShiftRight<32>(p0), c3), hn::Set(d, std::uint64_t{k1}));
-      c3 = p0;
+      const VU64 v0 = hn::Set(d, std::uint64_t{k0}), v1 = hn::Set(d, std::uint64_t{k1});
+      a = Round(a, v0, v1);
+      b = Round(b, v0, v1);
       k0 += 0x9E3779B9u;
       k1 += 0xBB67AE85u;
     }
-    const VU64 lower = hn::Set(d, std::uint64_t{0xffffffffu});
-    const VU64 first = hn::Or(hn::And(c0, lower), hn::ShiftLeft<32>(c1));
-    const VU64 second = hn::Or(hn::And(c2, lower), hn::ShiftLeft<32>(c3));
-    hn::StoreInterleaved2(first, second, d, reinterpret_cast<std::uint64_t*>(words) + 2 * i);
+    StoreWords(a, words + 4 * i);
+    StoreWords(b, words + 4 * (i + kWide));
   }
 }
 
