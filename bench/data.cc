@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "dew/base/file.h"
+#include "dew/data/epoch_order.h"
 #include "dew/data/loader.h"
-#include "dew/data/permutation.h"
 #include "dew/data/tokenize.h"
 #include "dew/data/tokenizer.h"
 
@@ -61,7 +61,7 @@ void open_and_check(benchmark::State& state) {
 BENCHMARK(open_and_check)->ArgName("width")->Arg(1)->Arg(2)->Arg(4)->Unit(benchmark::kMillisecond);
 
 void permutation(benchmark::State& state) {
-  const Permutation order(state.range(0), 0, 0);
+  const EpochOrder order(state.range(0), 0, 0);
   std::int64_t i = 0;
   for (auto _ : state) {
     benchmark::DoNotOptimize(order(i));

@@ -1,9 +1,11 @@
-// Speed of the Highway kernels, each as a share of copy bandwidth: (bytes read + written) / time over the same for memcpy
-// between arrays as large as the kernel's traffic. Kernel and copy are timed in turn, so that other load on the machine hits
-// both, and the fastest of each counts. One thread; arrays beyond L2 unless the name says otherwise.
+// Speed of the Highway kernels, each as a share of copy bandwidth: (bytes read + written) / time
+// over the same for memcpy between arrays as large as the kernel's traffic. Kernel and copy are
+// timed in turn, so that other load on the machine hits both, and the fastest of each counts. One
+// thread; arrays beyond L2 unless the name says otherwise.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <ctime>
 #include <memory>
@@ -58,12 +60,15 @@ class Subject {
     views.push_back(std::move(v));
     return buffers_.size() - 1;
   }
-  void input(Type type, Dims strides = {}) { add(step.inputs, std::move(type), std::move(strides)); }
+  void input(Type type, Dims strides = {}) {
+    add(step.inputs, std::move(type), std::move(strides));
+  }
   void output(Type type) { add(step.outputs, std::move(type)); }
   void output_over(std::size_t i) { step.outputs.push_back(step.inputs[i]); }
   std::byte* memory(std::size_t buffer) { return buffers_[buffer].get(); }
 
-  // Times the kernel and reports its share of copy bandwidth; `bytes` is what it has to read and write.
+  // Times the kernel and reports its share of copy bandwidth; `bytes` is what it has to read and
+  // write.
   void measure(benchmark::State& state, MakeKernel make, std::int64_t bytes) {
     std::string why_not;
     const auto kernel = make(step, why_not);
@@ -71,8 +76,10 @@ class Subject {
     const Memory shared = allocate(static_cast<std::int64_t>(kernel->shared_scratch()));
     const Memory worker = allocate(static_cast<std::int64_t>(kernel->worker_scratch()));
     std::vector<std::byte*> operands;
-    for (const View& v : step.inputs) operands.push_back(memory(static_cast<std::size_t>(v.buffer)));
-    for (const View& v : step.outputs) operands.push_back(memory(static_cast<std::size_t>(v.buffer)));
+    for (const View& v : step.inputs)
+      operands.push_back(memory(static_cast<std::size_t>(v.buffer)));
+    for (const View& v : step.outputs)
+      operands.push_back(memory(static_cast<std::size_t>(v.buffer)));
     const KernelArgs args{operands.data(), shared.get(), worker.get()};
 
     const auto half = static_cast<std::size_t>(bytes / 2);
@@ -92,7 +99,8 @@ class Subject {
  private:
   static void run(const Kernel& kernel, const KernelArgs& args) {
     for (std::size_t phase = 0; phase < kernel.phases().size(); ++phase) {
-      for (int piece = 0; piece < kernel.phases()[phase]; ++piece) kernel.run(args, static_cast<int>(phase), piece);
+      for (int piece = 0; piece < kernel.phases()[phase]; ++piece)
+        kernel.run(args, static_cast<int>(phase), piece);
     }
   }
 
@@ -171,10 +179,20 @@ void OneOp(benchmark::State& state, const OpDef* op, DType dtype) {
   g.out(g.op(*op, {x}), dtype);
   g.measure(state, make_fused, 2 * kLarge * byte_size(dtype));
 }
-#define DEW_BENCH_OP(name) BENCHMARK_CAPTURE(OneOp, name, &name##_op, DType::f32)->UseManualTime();
-DEW_BENCH_OP(neg) DEW_BENCH_OP(exp) DEW_BENCH_OP(log) DEW_BENCH_OP(tanh) DEW_BENCH_OP(erf) DEW_BENCH_OP(silu)
-DEW_BENCH_OP(silu_slope) DEW_BENCH_OP(gelu_tanh) DEW_BENCH_OP(gelu_tanh_slope) DEW_BENCH_OP(gelu_erf)
-DEW_BENCH_OP(gelu_erf_slope) DEW_BENCH_OP(sin) DEW_BENCH_OP(rsqrt)
+#define DEW_BENCH_OP(name) BENCHMARK_CAPTURE(OneOp, name, &name##_op, DType::f32)->UseManualTime()
+DEW_BENCH_OP(neg);
+DEW_BENCH_OP(exp);
+DEW_BENCH_OP(log);
+DEW_BENCH_OP(tanh);
+DEW_BENCH_OP(erf);
+DEW_BENCH_OP(silu);
+DEW_BENCH_OP(silu_slope);
+DEW_BENCH_OP(gelu_tanh);
+DEW_BENCH_OP(gelu_tanh_slope);
+DEW_BENCH_OP(gelu_erf);
+DEW_BENCH_OP(gelu_erf_slope);
+DEW_BENCH_OP(sin);
+DEW_BENCH_OP(rsqrt);
 
 void Swiglu(benchmark::State& state, DType dtype) {
   Group g({kLarge});
@@ -184,6 +202,26 @@ void Swiglu(benchmark::State& state, DType dtype) {
 }
 BENCHMARK_CAPTURE(Swiglu, f32, DType::f32)->UseManualTime();
 BENCHMARK_CAPTURE(Swiglu, bf16, DType::bf16)->UseManualTime();
+
+void Add(benchmark::State& state, DType dtype) {
+  Group g({kLarge});
+  const int a = g.in(dtype), b = g.in(dtype);
+  g.out(g.op(add_op, {a, b}), dtype);
+  g.measure(state, make_fused, 3 * kLarge * byte_size(dtype));
+}
+BENCHMARK_CAPTURE(Add, f32, DType::f32)->UseManualTime();
+BENCHMARK_CAPTURE(Add, bf16, DType::bf16)->UseManualTime();
+
+// The cast of parameters.
+void Cast(benchmark::State& state, DType from, DType to) {
+  Group g({kLarge});
+  const int x = g.in(from);
+  g.step.group.ops.push_back(MicroOp{&convert_op, ConvertTo{to}, {x}, to});
+  g.out(1, to);
+  g.measure(state, make_fused, kLarge * (byte_size(from) + byte_size(to)));
+}
+BENCHMARK_CAPTURE(Cast, f32_bf16, DType::f32, DType::bf16)->UseManualTime();
+BENCHMARK_CAPTURE(Cast, bf16_f32, DType::bf16, DType::f32)->UseManualTime();
 
 // x * row vector + scalar of the row.
 void RowBroadcast(benchmark::State& state) {
@@ -198,7 +236,8 @@ BENCHMARK(RowBroadcast)->Arg(16)->Arg(64)->Arg(768)->Arg(3072)->UseManualTime();
 // ---- norms, rope ----
 const Type kScalar{DType::f32, {}};
 
-void norm(benchmark::State& state, const OpDef* op, MakeKernel make, bool layer, bool grad, DType dtype) {
+void norm(benchmark::State& state, const OpDef* op, MakeKernel make, bool layer, bool grad,
+          DType dtype) {
   const std::int64_t e = state.range(0), rows = kLarge / e, size = byte_size(dtype);
   Subject s;
   const Type x{dtype, {rows, e}}, vector{DType::f32, {e}}, statistic{DType::f32, {rows}};
@@ -216,12 +255,19 @@ void norm(benchmark::State& state, const OpDef* op, MakeKernel make, bool layer,
   for (int k = 0; k < (layer ? 2 : 1); ++k) s.output(grad ? vector : statistic);
   s.measure(state, make, (grad ? 3 : 2) * kLarge * size + rows * 4);
 }
-#define DEW_BENCH_NORM(op, layer, grad, dtype) \
-  BENCHMARK_CAPTURE(norm, op##_##dtype, &op##_op, make_##op, layer, grad, DType::dtype)->Arg(64)->Arg(768)->UseManualTime();
-DEW_BENCH_NORM(rms_norm, false, false, f32) DEW_BENCH_NORM(rms_norm, false, false, bf16)
-DEW_BENCH_NORM(rms_norm_grad, false, true, f32) DEW_BENCH_NORM(rms_norm_grad, false, true, bf16)
-DEW_BENCH_NORM(layer_norm, true, false, f32) DEW_BENCH_NORM(layer_norm, true, false, bf16)
-DEW_BENCH_NORM(layer_norm_grad, true, true, f32) DEW_BENCH_NORM(layer_norm_grad, true, true, bf16)
+#define DEW_BENCH_NORM(op, layer, grad, dtype)                                          \
+  BENCHMARK_CAPTURE(norm, op##_##dtype, &op##_op, make_##op, layer, grad, DType::dtype) \
+      ->Arg(64)                                                                         \
+      ->Arg(768)                                                                        \
+      ->UseManualTime()
+DEW_BENCH_NORM(rms_norm, false, false, f32);
+DEW_BENCH_NORM(rms_norm, false, false, bf16);
+DEW_BENCH_NORM(rms_norm_grad, false, true, f32);
+DEW_BENCH_NORM(rms_norm_grad, false, true, bf16);
+DEW_BENCH_NORM(layer_norm, true, false, f32);
+DEW_BENCH_NORM(layer_norm, true, false, bf16);
+DEW_BENCH_NORM(layer_norm_grad, true, true, f32);
+DEW_BENCH_NORM(layer_norm_grad, true, true, bf16);
 
 void Rope(benchmark::State& state, DType dtype, std::int64_t heads) {
   Subject s;
@@ -232,7 +278,8 @@ void Rope(benchmark::State& state, DType dtype, std::int64_t heads) {
   s.input(Type{DType::i32, {1, tokens}});
   s.input(kScalar);
   *reinterpret_cast<float*>(s.memory(2)) = 10000;
-  for (std::int64_t i = 0; i < tokens; ++i) reinterpret_cast<std::int32_t*>(s.memory(1))[i] = static_cast<std::int32_t>(i % 1024);
+  for (std::int64_t i = 0; i < tokens; ++i)
+    reinterpret_cast<std::int32_t*>(s.memory(1))[i] = static_cast<std::int32_t>(i % 1024);
   s.output(Type{dtype, {1, tokens, heads, d}});
   s.measure(state, make_rope, 2 * kLarge * byte_size(dtype));
 }
@@ -241,7 +288,8 @@ BENCHMARK_CAPTURE(Rope, f32_2_heads, DType::f32, 2)->UseManualTime();
 BENCHMARK_CAPTURE(Rope, bf16_12_heads, DType::bf16, 12)->UseManualTime();
 
 // ---- optimizers ----
-void Optimizer(benchmark::State& state, const OpDef* op, MakeKernel make, std::size_t states, int scalars) {
+void Optimizer(benchmark::State& state, const OpDef* op, MakeKernel make, std::size_t states,
+               int scalars) {
   Subject s;
   s.step.op = op;
   s.step.attrs = UpdateAttrs{0.9, 0.95, 1e-8, 0.1, 0.9};
@@ -268,7 +316,8 @@ BENCHMARK(SumSquares)->UseManualTime();
 
 // ---- rows by number: a table [50304, 768], 1024 tokens ----
 void spread_ids(std::byte* to, std::int64_t n, std::int64_t v) {
-  for (std::int64_t i = 0; i < n; ++i) reinterpret_cast<std::int32_t*>(to)[i] = static_cast<std::int32_t>(i * 7919 % v);
+  for (std::int64_t i = 0; i < n; ++i)
+    reinterpret_cast<std::int32_t*>(to)[i] = static_cast<std::int32_t>(i * 7919 % v);
 }
 
 void Gather(benchmark::State& state) {
@@ -307,10 +356,14 @@ void Reduce(benchmark::State& state, Dims shape, Dims dims, Dims result, DType d
   s.output(Type{dtype, std::move(result)});
   s.measure(state, make_reduce, bytes);
 }
-BENCHMARK_CAPTURE(Reduce, bias_f32, Dims{8, 1024, 768}, Dims{0, 1}, Dims{768}, DType::f32)->UseManualTime();
-BENCHMARK_CAPTURE(Reduce, bias_bf16, Dims{8, 1024, 768}, Dims{0, 1}, Dims{768}, DType::bf16)->UseManualTime();
-BENCHMARK_CAPTURE(Reduce, heads_f32, Dims{8, 1024, 12, 64}, Dims{3}, Dims{8, 1024, 12}, DType::f32)->UseManualTime();
-BENCHMARK_CAPTURE(Reduce, all_f32, Dims{8, 1024, 768}, Dims{0, 1, 2}, Dims{}, DType::f32)->UseManualTime();
+BENCHMARK_CAPTURE(Reduce, bias_f32, Dims{8, 1024, 768}, Dims{0, 1}, Dims{768}, DType::f32)
+    ->UseManualTime();
+BENCHMARK_CAPTURE(Reduce, bias_bf16, Dims{8, 1024, 768}, Dims{0, 1}, Dims{768}, DType::bf16)
+    ->UseManualTime();
+BENCHMARK_CAPTURE(Reduce, heads_f32, Dims{8, 1024, 12, 64}, Dims{3}, Dims{8, 1024, 12}, DType::f32)
+    ->UseManualTime();
+BENCHMARK_CAPTURE(Reduce, all_f32, Dims{8, 1024, 768}, Dims{0, 1, 2}, Dims{}, DType::f32)
+    ->UseManualTime();
 
 void Transpose(benchmark::State& state, DType dtype) {
   Subject s;

@@ -29,8 +29,6 @@ endfunction()
 dew_dep(dnnl         HEADER oneapi/dnnl/dnnl.h LIBS dnnl)
 dew_dep(hwy          HEADER hwy/highway.h LIBS hwy DEFINES HWY_SHARED_DEFINE)
 dew_dep(fmt          HEADER fmt/format.h LIBS fmt)
-dew_dep(spdlog       HEADER spdlog/spdlog.h LIBS spdlog fmt
-                     DEFINES SPDLOG_SHARED_LIB SPDLOG_COMPILED_LIB SPDLOG_FMT_EXTERNAL)
 dew_dep(xxhash       HEADER xxhash.h LIBS xxhash)
 dew_dep(tomlplusplus HEADER toml++/toml.h LIBS tomlplusplus
                      DEFINES TOML_HEADER_ONLY=0 TOML_SHARED_LIB=1)

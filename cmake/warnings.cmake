@@ -44,9 +44,11 @@ endif()
 
 add_compile_definitions(DEW_VERSION="${PROJECT_VERSION}")
 
-# Relative paths in the compiler cache's keys let a second checkout reuse the first one's objects.
+# Relative paths in the compiler cache's keys let a second checkout reuse the first one's objects;
+# the sloppiness is what its manual asks for with precompiled headers.
 find_program(DEW_CCACHE ccache)
 if(DEW_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
   set(CMAKE_CXX_COMPILER_LAUNCHER
-      env CCACHE_BASEDIR=${PROJECT_SOURCE_DIR} CCACHE_NOHASHDIR=1 ${DEW_CCACHE})
+      env CCACHE_BASEDIR=${PROJECT_SOURCE_DIR} CCACHE_NOHASHDIR=1
+      CCACHE_SLOPPINESS=pch_defines,time_macros ${DEW_CCACHE})
 endif()

@@ -91,7 +91,7 @@ Joint join_with_gradient(const ScanParts& scan, std::span<const Value> cotangent
 class ResidualChoice {
  public:
   ResidualChoice(const ScanParts& scan, const Joint& joint, Remat remat)
-      : scan_(scan), joint_(joint), remat_(remat) {
+      : joint_(joint), remat_(remat) {
     for (std::size_t i = scan.carries;
          i < joint.program.inputs().size() && i < scan.operands.size(); ++i) {
       given_.insert(joint.program.inputs()[i]);  // slices and constants are passed again
@@ -160,7 +160,6 @@ class ResidualChoice {
     return std::ranges::all_of(operands, [&](int operand) { return available(operand); });
   }
 
-  const ScanParts& scan_;
   const Joint& joint_;
   Remat remat_;
   std::set<int> given_, wanted_, saved_;

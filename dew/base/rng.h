@@ -47,9 +47,9 @@ RandomKey key_from_seed(std::uint64_t seed);
 // counter.
 RandomKey fold(RandomKey key, std::string_view name);
 
-// In (0, 1), from the upper 24 bits: never 0, never 1, exact in f32.
+// In (0, 1), from the upper 23 bits: never 0, never 1, exact in f32.
 inline float uniform(std::uint32_t bits) {
-  return (static_cast<float>(bits >> 8) + 0.5f) * 0x1p-24f;
+  return (static_cast<float>(bits >> 9) + 0.5f) * 0x1p-23f;
 }
 
 // out[i] = std * z(first + i), z standard normal: element n is word n % 4 of philox(key, n / 4)

@@ -1,6 +1,7 @@
 // The commands of the program `dew`, and what they share: arguments, output, exit statuses.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -8,7 +9,7 @@
 #include "dew/base/error.h"
 #include "dew/train/console.h"
 
-namespace CLI {
+namespace CLI {  // NOLINT(readability-identifier-naming): CLI11's
 class App;
 }
 
@@ -45,6 +46,10 @@ struct Verbosity {
 void add_verbosity(CLI::App& app, Verbosity& verbosity);
 // Of a console on standard error, as the environment and these options want it.
 ConsoleOptions stderr_options(const Verbosity& verbosity);
+
+// An option that takes a whole number; CLI11 would cut one off that does not fit.
+void add_integer(CLI::App& app, const std::string& option, std::int64_t& value,
+                 const std::string& description);
 
 // An option or flag that is documented and not built: given, it is refused by name.
 void add_unbuilt_flag(CLI::App& app, const std::string& flag);

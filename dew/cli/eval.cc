@@ -32,7 +32,7 @@ bool parse_eval(const Arguments& arguments, EvalArguments& a) {
   app.add_option("MODEL", a.model, "a run directory, or a checkpoint directory inside it")
       ->required();
   app.add_option("--data", a.data, "token directory")->required()->type_name("DIR");
-  app.add_option("--batches", a.batches, "stop after so many; 0: all")->type_name("N");
+  add_integer(app, "--batches", a.batches, "stop after so many; 0: all");
   app.add_option("--devices", a.devices, "'cpu': one device with all cores")->type_name("D");
   app.add_flag("--json", a.json, "print one JSON document: loss, perplexity, accuracy, tokens");
   add_unbuilt_option(app, "--mesh");

@@ -1,5 +1,6 @@
 // CLI11 at work: the options that commands share, and errors in our form.
 #include <CLI/CLI.hpp>
+#include <charconv>
 
 #include "dew/base/format.h"
 #include "dew/cli/cli.h"
@@ -10,6 +11,18 @@ void add_verbosity(CLI::App& app, Verbosity& verbosity) {
   CLI::Option* quiet =
       app.add_flag("-q,--quiet", verbosity.quiet, "print errors and warnings only");
   app.add_flag("-v,--verbose", verbosity.verbose, "print more")->excludes(quiet);
+}
+
+void add_integer(CLI::App& app, const std::string& option, std::int64_t& value,
+                 const std::string& description) {
+  const auto read = [&value, option](const std::string& text) {
+    const char* end = text.data() + text.size();
+    const auto [stop, error] = std::from_chars(text.data(), end, value);
+    if (error == std::errc() && stop == end) return;
+    fail(ErrorCode::usage,
+         format("{} = '{}', but it must be a whole number below 2^63", option, one_line(text)));
+  };
+  app.add_option_function<std::string>(option, read, description)->type_name("N");
 }
 
 void refuse_unbuilt(const std::string& what) {

@@ -7,6 +7,7 @@
 namespace dew::cli {
 
 void Reporter::on_step(std::int64_t step, std::int64_t target, double loss) {
+  if (step == target) return console_.end_progress();
   const std::string note = format("loss {:.4f}", loss);
   console_.progress({.what = "step",
                      .unit = "steps",

@@ -1,5 +1,3 @@
-#include <unistd.h>
-
 #include <CLI/CLI.hpp>
 #include <csignal>
 #include <cstdio>
@@ -121,16 +119,16 @@ std::optional<CheckpointInfo> find_earlier(const TrainConfig& config, const Path
   return CheckpointReader(newest.found->path).info();
 }
 
-// Keys that may not change are refused, all in one message; others are told.
-void compare_configs(const CheckpointInfo& earlier, const TrainConfig& config, Console& console) {
-  if (earlier.config.empty()) return;
+// Keys that may not change are refused, all in one message; the result tells of the others.
+std::vector<std::string> compare_configs(const CheckpointInfo& earlier, const TrainConfig& config) {
+  if (earlier.config.empty()) return {};
   const TrainConfig before = parse_config(earlier.config, "the checkpoint's config");
   std::vector<std::string> refused, noted;
   for (const ConfigChange& change : config_changes(before, config)) {
     const auto value = [](const std::string& text) { return text.empty() ? "not set" : text; };
     std::string text =
         format("{} was {}, is {}", change.key, value(change.before), value(change.now));
-    if (change.on_resume == OnResume::noted) noted.push_back(std::move(text));
+    if (change.on_resume == OnResume::noted) noted.push_back("Changed: " + text);
     if (change.on_resume == OnResume::refused) refused.push_back(std::move(text));
   }
   if (!refused.empty()) {
@@ -138,16 +136,25 @@ void compare_configs(const CheckpointInfo& earlier, const TrainConfig& config, C
          format("cannot resume the run in '{}': {}", config.run.dir, fmt::join(refused, "; ")),
          "set them back, or train in another run.dir");
   }
-  for (const std::string& text : noted) console.line("Changed: " + text);
+  return noted;
 }
 
-void note_processor(const CheckpointInfo& earlier, Console& console) {
-  const std::string here = processor_kind();
-  if (earlier.processor == here) return;
-  console.line(
-      format("The run began on another processor ({}, this is {}): sums may round "
-             "differently from here on",
-             earlier.processor, here));
+// What somebody who goes on with the run should know.
+std::vector<std::string> differences(const CheckpointInfo& earlier, const TrainConfig& config) {
+  if (earlier.clocks.step > config.run.steps) {
+    fail(ErrorCode::usage,
+         format("the run in '{}' is at step {}, and run.steps = {}", config.run.dir,
+                earlier.clocks.step, config.run.steps),
+         "run.steps is the total of all runs in the directory; give a larger one");
+  }
+  std::vector<std::string> lines = compare_configs(earlier, config);
+  if (const std::string here = processor_kind(); earlier.processor != here) {
+    lines.push_back(
+        format("Changed: the processor was {}, is {}; from here on sums may round "
+               "differently",
+               earlier.processor, here));
+  }
+  return lines;
 }
 
 // ---- the run
@@ -175,13 +182,12 @@ int train(const TrainConfig& config, const TrainArguments& a, const WindowData& 
   console.detail(format("Model: {} parameters", parameter_count(objective.params())));
 
   const auto earlier = find_earlier(config, directory.checkpoints());
-  if (earlier) {
-    compare_configs(*earlier, config, console);
-    note_processor(*earlier, console);
-  }
+  std::vector<std::string> changes;
+  if (earlier) changes = differences(*earlier, config);
   const auto begin = [&](std::optional<MetricsWriter>& metrics) {
     write_file_atomic(directory.path() / "config.toml", to_toml(config), ErrorCode::checkpoint);
     metrics.emplace(directory.path() / "metrics.jsonl", earlier ? earlier->clocks.step : 0);
+    for (const std::string& line : changes) console.line(line);
   };
   Reporter reporter(console, begin);
   const std::unique_ptr<Backend> backend = cpu_devices();

@@ -11,7 +11,7 @@
 
 #include "dew/base/error.h"
 #include "dew/base/format.h"
-#include "dew/data/permutation.h"
+#include "dew/data/epoch_order.h"
 
 namespace dew {
 namespace {
@@ -44,14 +44,14 @@ class Sequence {
   std::int64_t record_of(std::int64_t number) {
     const std::int64_t epoch = number / records_, i = number % records_;
     if (!options_.shuffle) return i;
-    if (order_.epoch() != epoch) order_ = Permutation(records_, options_.seed, epoch);
+    if (order_.epoch() != epoch) order_ = EpochOrder(records_, options_.seed, epoch);
     return order_(i);
   }
 
   BatchMaker maker_;
   std::int64_t records_;
   LoaderOptions options_;
-  Permutation order_;
+  EpochOrder order_;
 };
 
 LoaderOptions checked(const LoaderOptions& options) {

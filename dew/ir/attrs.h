@@ -43,7 +43,7 @@ struct Permutation {
 // dot: result dimensions are batch, free dimensions of lhs, free dimensions of rhs, each in operand
 // order.
 struct DotDims {
-  Dims lhs_batch, rhs_batch, lhs_contract, rhs_contract;
+  Dims lhs_batch = {}, rhs_batch = {}, lhs_contract = {}, rhs_contract = {};
   DType out = DType::f32;
   template <class Self, class F>
   static void fields(Self& s, F&& f) {

@@ -26,17 +26,21 @@ TEST(FactorRule, ProductOfMatrices) {
 }
 
 TEST(FactorRule, CompoundTakesItsSizeFromElsewhere) {
-  const std::vector<Type> in{f32({2, 3, 6, 4}), f32({2, 5, 3, 4})}, out{f32({2, 3, 6, 4}), f32({2, 3, 6})};
-  const FactorRule rule = factor_rule("b t (k g) d, b s k d -> b t (k g) d; b t (k g) | norep s d", in, out);
+  const std::vector<Type> in{f32({2, 3, 6, 4}), f32({2, 5, 3, 4})},
+      out{f32({2, 3, 6, 4}), f32({2, 3, 6})};
+  const FactorRule rule =
+      factor_rule("b t (k g) d, b s k d -> b t (k g) d; b t (k g) | norep s d", in, out);
   EXPECT_EQ(rule.sizes, (Dims{2, 3, 3, 2, 4, 5}));  // b t k g d s
   EXPECT_EQ(rule.operands[0][2], (std::vector<int>{2, 3}));
   EXPECT_EQ(rule.norep, (std::vector<int>{5, 4}));
 }
 
 TEST(FactorRule, ScalarsAndSections) {
-  const std::vector<Type> in{f32({2, 3, 4}), f32({6, 4}), f32({2, 3}), f32({})}, out{f32({}), f32({6, 4})};
-  const FactorRule rule =
-      factor_rule("b s e, v e, b s, -> ; v e | norep e | inner v:0 | index v:2 | once 1 | linear all 0 2", in, out);
+  const std::vector<Type> in{f32({2, 3, 4}), f32({6, 4}), f32({2, 3}), f32({})},
+      out{f32({}), f32({6, 4})};
+  const FactorRule rule = factor_rule(
+      "b s e, v e, b s, -> ; v e | norep e | inner v:0 | index v:2 | once 1 | linear all 0 2", in,
+      out);
   EXPECT_EQ(rule.operands[3], FactorRule::DimFactors{});
   EXPECT_EQ(rule.results[0], FactorRule::DimFactors{});
   EXPECT_TRUE(rule.is_inner(3, 0));
@@ -60,8 +64,9 @@ TEST(FactorRule, EmptyDimensions) {
 
 TEST(FactorRule, BugsAreRefused) {
   const std::vector<Type> in{f32({2, 3})}, out{f32({2, 3})};
-  for (const char* text : {"a b -> a", "a b, c -> a b", "a a -> a b", "a b -> a b | norp a", "a b -> a b | norep a |",
-                           "a b a b", "a b -> a b ! c", "a b -> a b | inner a", "(a b) c -> x c"}) {
+  for (const char* text :
+       {"a b -> a", "a b, c -> a b", "a a -> a b", "a b -> a b | norp a", "a b -> a b | norep a |",
+        "a b a b", "a b -> a b ! c", "a b -> a b | inner a", "(a b) c -> x c"}) {
     SCOPED_TRACE(text);
     try {
       factor_rule(text, in, out);

@@ -10,7 +10,8 @@ std::vector<Type> infer(const Attrs& attrs, Types in) {
   const Checks check("broadcast", "x", in);
   const auto& to = check.attrs<NewShape>(attrs);
   if (to.dims.size() != in[0].shape.size()) {
-    check.refuse("BRO-1", format("needs one result dimension for each of the operand's, got [{}]", join(to.dims)));
+    check.refuse("BRO-1", format("needs one result dimension for each of the operand's, got [{}]",
+                                 join(to.dims)));
   }
   for (std::int64_t size : to.shape) {
     if (size < 0) check.refuse("BRO-4", format("sizes [{}] must not be negative", join(to.shape)));
@@ -19,10 +20,12 @@ std::vector<Type> infer(const Attrs& attrs, Types in) {
   for (std::size_t i = 0; i < to.dims.size(); ++i) {
     const std::int64_t d = to.dims[i];
     if (d <= last || d >= static_cast<std::int64_t>(to.shape.size())) {
-      check.refuse("BRO-2", format("[{}] are not ascending dimensions of [{}]", join(to.dims), join(to.shape)));
+      check.refuse("BRO-2", format("[{}] are not ascending dimensions of [{}]", join(to.dims),
+                                   join(to.shape)));
     }
     if (to.shape[slot(d)] != in[0].shape[i]) {
-      check.refuse("BRO-3", format("x dim {} = {}, result dim {} = {}", i, in[0].shape[i], d, to.shape[slot(d)]));
+      check.refuse("BRO-3", format("x dim {} = {}, result dim {} = {}", i, in[0].shape[i], d,
+                                   to.shape[slot(d)]));
     }
     last = d;
   }
@@ -53,7 +56,8 @@ std::vector<Value> vjp(const VjpArgs& args) {
   for (std::int64_t d = 0; d < args.results[0].type().rank(); ++d) {
     if (!contains(to.dims, d)) added.push_back(d);
   }
-  return {fit(args.operands[0], added.empty() ? args.cotangents[0] : reduce_sum(args.cotangents[0], added))};
+  return {fit(args.operands[0],
+              added.empty() ? args.cotangents[0] : reduce_sum(args.cotangents[0], added))};
 }
 
 Attrs localize(const Attrs& attrs, Types local_results) {

@@ -19,7 +19,8 @@ std::vector<Type> infer(const Attrs& attrs, Types in) {
     if (part.dtype != result.dtype) check.refuse("CON-2", "dtypes differ");
     Dims expected = result.shape;
     if (part.rank() == result.rank()) expected[slot(dims[0])] = part.shape[slot(dims[0])];
-    if (part.shape != expected) check.refuse("CON-3", format("shapes differ beside dim {}", dims[0]));
+    if (part.shape != expected)
+      check.refuse("CON-3", format("shapes differ beside dim {}", dims[0]));
     result.shape[slot(dims[0])] += part.shape[slot(dims[0])];
   }
   return {result};
@@ -66,15 +67,19 @@ std::vector<Value> vjp(const VjpArgs& args) {
     start[dim] = first;
     first += limit[dim];
     limit[dim] = first;
-    gradients.push_back(is_float(part.dtype()) ? fit(part, slice(args.cotangents[0], start, limit)) : Value{});
+    gradients.push_back(is_float(part.dtype()) ? fit(part, slice(args.cotangents[0], start, limit))
+                                               : Value{});
   }
   return gradients;
 }
 
 }  // namespace
 
-constinit const OpDef concatenate_op =
-    op_row({.name = "concatenate", .infer = infer, .factors = factors, .reference = reference, .vjp = vjp});
+constinit const OpDef concatenate_op = op_row({.name = "concatenate",
+                                               .infer = infer,
+                                               .factors = factors,
+                                               .reference = reference,
+                                               .vjp = vjp});
 
 Value concatenate(std::span<const Value> parts, std::int64_t dim) {
   if (parts.empty()) fail(ErrorCode::usage, "concatenate: OP-1 takes at least 1 operands, got 0");

@@ -10,7 +10,8 @@ namespace {
 
 Type checked_type(const Checks& check, const Fill& fill) {
   for (std::int64_t size : fill.type.shape) {
-    if (size < 0) check.refuse("CST-1", format("sizes of {} must not be negative", to_string(fill.type)));
+    if (size < 0)
+      check.refuse("CST-1", format("sizes of {} must not be negative", to_string(fill.type)));
   }
   return fill.type;
 }
@@ -29,7 +30,8 @@ std::vector<Type> infer_iota(const Attrs& attrs, Types in) {
   const Type type = checked_type(check, fill);
   if (type.dtype == DType::pred) check.refuse("CST-3", "counts numbers, not pred");
   const auto dim = static_cast<std::int64_t>(fill.value);
-  if (dim < 0 || dim >= type.rank()) check.refuse("CST-4", format("dim {} is none of {}", dim, to_string(type)));
+  if (dim < 0 || dim >= type.rank())
+    check.refuse("CST-4", format("dim {} is none of {}", dim, to_string(type)));
   return {type};
 }
 
@@ -51,11 +53,14 @@ std::vector<Array> reference_constant(const Attrs& attrs, std::span<const Array>
 std::vector<Array> reference_iota(const Attrs& attrs, std::span<const Array>, Types results) {
   const auto dim = static_cast<std::size_t>(std::get<Fill>(attrs).value);
   Array y(results[0].shape);
-  for_each_index(y.shape, [&](const Dims& index) { at(y, index) = static_cast<double>(index[dim]); });
+  for_each_index(y.shape,
+                 [&](const Dims& index) { at(y, index) = static_cast<double>(index[dim]); });
   return {std::move(y)};
 }
 
-Attrs localize(const Attrs& attrs, Types local_results) { return Fill{local_results[0], std::get<Fill>(attrs).value}; }
+Attrs localize(const Attrs& attrs, Types local_results) {
+  return Fill{local_results[0], std::get<Fill>(attrs).value};
+}
 
 }  // namespace
 

@@ -16,7 +16,8 @@ enum Result : std::size_t { kLoss, kNll, kCorrect, kLse, kDh, kDtable };
 std::vector<Type> infer(const Attrs& attrs, Types in) {
   const Checks check("head_loss", "h table labels weights", in);
   const auto& head = check.attrs<HeadAttrs>(attrs);
-  if (in[0].rank() != 3 || !is_float(in[0].dtype)) check.refuse("HEA-1", "h must be floats [b, t, e]");
+  if (in[0].rank() != 3 || !is_float(in[0].dtype))
+    check.refuse("HEA-1", "h must be floats [b, t, e]");
   if (in[1].rank() != 2 || in[1].dtype != in[0].dtype || in[1].shape[1] != in[0].shape[2]) {
     check.refuse("HEA-2", "table must be [v, e] of h's dtype and width");
   }
@@ -30,12 +31,14 @@ std::vector<Type> infer(const Attrs& attrs, Types in) {
   return results;
 }
 
-// Split over v, the op itself reduces maximum, sum of exponentials and the label's logit; d_h is a sum over parts of v,
-// d_table one over tokens.
+// Split over v, the op itself reduces maximum, sum of exponentials and the label's logit; d_h is a
+// sum over parts of v, d_table one over tokens.
 FactorRule factors(const Attrs& attrs, Types operands, Types results) {
   const char* gradients = std::get<HeadAttrs>(attrs).gradients ? "; b s e; v e" : "";
-  return factor_rule(format("b s e, v e, b s, b s -> ; ; ; b s{} | norep e | inner v:0 v:1 v:2 v:3 | index v:2", gradients),
-                     operands, results);
+  return factor_rule(
+      format("b s e, v e, b s, b s -> ; ; ; b s{} | norep e | inner v:0 v:1 v:2 v:3 | index v:2",
+             gradients),
+      operands, results);
 }
 
 // One token's logits and what follows from them.
@@ -48,7 +51,8 @@ struct Token {
   Token(const HeadAttrs& attrs, const Array& h, const Array& table, const Dims& token) {
     for (std::int64_t v = 0; v < table.shape[0]; ++v) {
       double sum = 0.0;
-      for (std::int64_t e = 0; e < table.shape[1]; ++e) sum += at(h, {token[0], token[1], e}) * at(table, {v, e});
+      for (std::int64_t e = 0; e < table.shape[1]; ++e)
+        sum += at(h, {token[0], token[1], e}) * at(table, {v, e});
       z.push_back(attrs.softcap > 0.0 ? attrs.softcap * std::tanh(sum / attrs.softcap) : sum);
       if (z.back() > best) {
         best = z.back();
@@ -62,7 +66,8 @@ struct Token {
 };
 
 // d loss / d (h . table^T) of one token.
-std::vector<double> slopes(const HeadAttrs& attrs, const Token& t, std::int64_t label, double weight) {
+std::vector<double> slopes(const HeadAttrs& attrs, const Token& t, std::int64_t label,
+                           double weight) {
   std::vector<double> result(t.z.size());
   for (std::size_t v = 0; v < result.size(); ++v) {
     const double p = std::exp(t.z[v] - t.lse);
@@ -73,8 +78,8 @@ std::vector<double> slopes(const HeadAttrs& attrs, const Token& t, std::int64_t 
   return result;
 }
 
-void add_gradients(std::vector<Array>& results, const Array& h, const Array& table, const Dims& token,
-                   const std::vector<double>& dz) {
+void add_gradients(std::vector<Array>& results, const Array& h, const Array& table,
+                   const Dims& token, const std::vector<double>& dz) {
   for (std::int64_t v = 0; v < table.shape[0]; ++v) {
     for (std::int64_t e = 0; e < table.shape[1]; ++e) {
       const Dims state{token[0], token[1], e}, entry{v, e};
@@ -120,8 +125,8 @@ std::vector<Value> vjp(const VjpArgs& args) {
 
 }  // namespace
 
-constinit const OpDef head_loss_op =
-    op_row({.name = "head_loss", .infer = infer, .factors = factors, .reference = reference, .vjp = vjp});
+constinit const OpDef head_loss_op = op_row(
+    {.name = "head_loss", .infer = infer, .factors = factors, .reference = reference, .vjp = vjp});
 
 HeadLoss head_loss(Value h, Value table, Value labels, Value weights, HeadAttrs attrs) {
   const auto r = h.program->add(head_loss_op, std::array{h, table, labels, weights}, attrs);

@@ -15,7 +15,8 @@ Type vector_of(const Type& x) { return {DType::f32, {x.shape.back()}}; }
 
 // x [.., e] and `vectors` operands f32[e] behind it.
 void check_operands(const Checks& check, std::size_t vectors) {
-  if (check[0].rank() < 1 || !is_float(check[0].dtype)) check.refuse("NRM-1", "x must be floats [.., e]");
+  if (check[0].rank() < 1 || !is_float(check[0].dtype))
+    check.refuse("NRM-1", "x must be floats [.., e]");
   for (std::size_t i = 1; i <= vectors; ++i) check.is("NRM-2", i, vector_of(check[0]));
 }
 
@@ -60,17 +61,25 @@ std::vector<Type> infer_layer_grad(const Attrs& attrs, Types in) {
 // F: the leading dimensions. e stays whole, since statistics need all of it.
 FactorRule rule(std::string text, Types operands, Types results) {
   const std::string leading = letters(operands[0].rank() - 1);
-  for (std::size_t at = text.find('F'); at != std::string::npos; at = text.find('F')) text.replace(at, 1, leading);
+  for (std::size_t at = text.find('F'); at != std::string::npos; at = text.find('F'))
+    text.replace(at, 1, leading);
   return factor_rule(text + " | norep e", operands, results);
 }
-FactorRule factors_rms(const Attrs&, Types in, Types out) { return rule("F e, e -> F e; F", in, out); }
-FactorRule factors_rms_grad(const Attrs&, Types in, Types out) { return rule("F e, e, F, F e -> F e; e", in, out); }
-FactorRule factors_layer(const Attrs&, Types in, Types out) { return rule("F e, e, e -> F e; F; F", in, out); }
+FactorRule factors_rms(const Attrs&, Types in, Types out) {
+  return rule("F e, e -> F e; F", in, out);
+}
+FactorRule factors_rms_grad(const Attrs&, Types in, Types out) {
+  return rule("F e, e, F, F e -> F e; e", in, out);
+}
+FactorRule factors_layer(const Attrs&, Types in, Types out) {
+  return rule("F e, e, e -> F e; F; F", in, out);
+}
 FactorRule factors_layer_grad(const Attrs&, Types in, Types out) {
   return rule("F e, e, F, F, F e -> F e; e; e", in, out);
 }
 
-// Calls visit(row, first) for each vector of the last dimension: its number and that of its first element.
+// Calls visit(row, first) for each vector of the last dimension: its number and that of its first
+// element.
 template <class Visit>
 void for_each_vector(const Array& x, Visit visit) {
   const std::size_t width = slot(x.shape.back());
@@ -85,8 +94,10 @@ std::vector<Array> reference_rms(const Attrs& attrs, std::span<const Array> in, 
   for_each_vector(x, [&](std::size_t row, std::size_t first) {
     double squares = 0.0;
     for (std::size_t i = 0; i < width; ++i) squares += x.data[first + i] * x.data[first + i];
-    r.data[row] = 1.0 / std::sqrt(squares / static_cast<double>(width) + std::get<Number>(attrs).value);
-    for (std::size_t i = 0; i < width; ++i) y.data[first + i] = x.data[first + i] * r.data[row] * scale.data[i];
+    r.data[row] =
+        1.0 / std::sqrt(squares / static_cast<double>(width) + std::get<Number>(attrs).value);
+    for (std::size_t i = 0; i < width; ++i)
+      y.data[first + i] = x.data[first + i] * r.data[row] * scale.data[i];
   });
   return {std::move(y), std::move(r)};
 }
@@ -98,7 +109,8 @@ std::vector<Array> reference_rms_grad(const Attrs&, std::span<const Array> in, T
   for_each_vector(x, [&](std::size_t row, std::size_t first) {
     const double s = r.data[row];
     double sum = 0.0;
-    for (std::size_t i = 0; i < width; ++i) sum += scale.data[i] * dy.data[first + i] * x.data[first + i];
+    for (std::size_t i = 0; i < width; ++i)
+      sum += scale.data[i] * dy.data[first + i] * x.data[first + i];
     const double along = s * s * s * sum / static_cast<double>(width);
     for (std::size_t i = 0; i < width; ++i) {
       dx.data[first + i] = s * scale.data[i] * dy.data[first + i] - x.data[first + i] * along;
@@ -116,9 +128,11 @@ std::vector<Array> reference_layer(const Attrs& attrs, std::span<const Array> in
     double sum = 0.0, squares = 0.0;
     for (std::size_t i = 0; i < width; ++i) sum += x.data[first + i];
     const double m = sum / static_cast<double>(width);
-    for (std::size_t i = 0; i < width; ++i) squares += (x.data[first + i] - m) * (x.data[first + i] - m);
+    for (std::size_t i = 0; i < width; ++i)
+      squares += (x.data[first + i] - m) * (x.data[first + i] - m);
     mean.data[row] = m;
-    r.data[row] = 1.0 / std::sqrt(squares / static_cast<double>(width) + std::get<Number>(attrs).value);
+    r.data[row] =
+        1.0 / std::sqrt(squares / static_cast<double>(width) + std::get<Number>(attrs).value);
     for (std::size_t i = 0; i < width; ++i) {
       y.data[first + i] = (x.data[first + i] - m) * r.data[row] * scale.data[i] + bias.data[i];
     }
@@ -132,7 +146,9 @@ std::vector<Array> reference_layer_grad(const Attrs&, std::span<const Array> in,
   Array dx(results[0].shape), dscale(results[1].shape), dbias(results[2].shape);
   const std::size_t width = scale.data.size();
   for_each_vector(x, [&](std::size_t row, std::size_t first) {
-    const auto normal = [&](std::size_t i) { return (x.data[first + i] - mean.data[row]) * r.data[row]; };
+    const auto normal = [&](std::size_t i) {
+      return (x.data[first + i] - mean.data[row]) * r.data[row];
+    };
     double h = 0.0, hn = 0.0;
     for (std::size_t i = 0; i < width; ++i) {
       h += scale.data[i] * dy.data[first + i] / static_cast<double>(width);
@@ -150,15 +166,19 @@ std::vector<Array> reference_layer_grad(const Attrs&, std::span<const Array> in,
 std::vector<Value> vjp_rms(const VjpArgs& args) {
   DEW_CHECK(!args.cotangents[1].valid(), "rms_norm: the statistic r has no gradient");
   const Value x = args.operands[0], scale = args.operands[1], g = plain_cotangent(args, 0);
-  const auto grads = x.program->add(rms_norm_grad_op, std::array{x, scale, args.results[1], g}, NoAttrs{});
+  const auto grads =
+      x.program->add(rms_norm_grad_op, std::array{x, scale, args.results[1], g}, NoAttrs{});
   return {fit(x, grads[0]), grads[1]};
 }
 
 std::vector<Value> vjp_layer(const VjpArgs& args) {
-  DEW_CHECK(!args.cotangents[1].valid() && !args.cotangents[2].valid(), "layer_norm: its statistics have no gradient");
-  const Value x = args.operands[0], scale = args.operands[1], mean = args.results[1], r = args.results[2];
+  DEW_CHECK(!args.cotangents[1].valid() && !args.cotangents[2].valid(),
+            "layer_norm: its statistics have no gradient");
+  const Value x = args.operands[0], scale = args.operands[1], mean = args.results[1],
+              r = args.results[2];
   const Value g = plain_cotangent(args, 0);
-  const auto grads = x.program->add(layer_norm_grad_op, std::array{x, scale, mean, r, g}, NoAttrs{});
+  const auto grads =
+      x.program->add(layer_norm_grad_op, std::array{x, scale, mean, r, g}, NoAttrs{});
   return {fit(x, grads[0]), grads[1], grads[2]};
 }
 

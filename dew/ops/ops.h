@@ -1,6 +1,7 @@
-// Builders of every op, and the list of all rows. Shapes: b rows, t columns (query positions), s key positions, e width,
-// h query heads, k kv heads, g query heads a kv head (h = k g, kv head major), d head size, v vocabulary.
-// Every builder throws ErrorCode::usage, citing a numbered constraint, if types do not fit.
+// Builders of every op, and the list of all rows. Shapes: b rows, t columns (query positions), s
+// key positions, e width, h query heads, k kv heads, g query heads a kv head (h = k g, kv head
+// major), d head size, v vocabulary. Every builder throws ErrorCode::usage, citing a numbered
+// constraint, if types do not fit.
 #pragma once
 
 #include <initializer_list>
@@ -10,17 +11,21 @@
 #include "dew/ir/program.h"
 
 // X(name): the row name_op. A name listed without a row does not link.
-#define DEW_POINTWISE_OPS(X)                                                                       \
-  X(add) X(sub) X(mul) X(div) X(max) X(min) X(neg) X(exp) X(log) X(sqrt) X(rsqrt) X(tanh)          \
-  X(logistic) X(erf) X(sin) X(cos) X(abs) X(sign) X(floor) X(pow) X(silu) X(silu_slope)            \
-  X(gelu_tanh) X(gelu_tanh_slope) X(gelu_erf) X(gelu_erf_slope) X(equal) X(less) X(less_equal)     \
-  X(logical_and) X(logical_or) X(logical_not) X(is_finite) X(select) X(convert) X(stop_gradient)
+// clang-format off
+#define DEW_POINTWISE_OPS(X)                                                                   \
+  X(add) X(sub) X(mul) X(div) X(max) X(min) X(neg) X(exp) X(log) X(sqrt) X(rsqrt) X(tanh)      \
+  X(logistic) X(erf) X(sin) X(cos) X(abs) X(sign) X(floor) X(pow) X(silu) X(silu_slope)        \
+  X(gelu_tanh) X(gelu_tanh_slope) X(gelu_erf) X(gelu_erf_slope) X(equal) X(less) X(less_equal) \
+  X(logical_and) X(logical_or) X(logical_not) X(is_finite) X(select) X(convert)                \
+  X(stop_gradient)
 
-#define DEW_OTHER_OPS(X)                                                                           \
-  X(constant) X(iota) X(broadcast) X(reshape) X(transpose) X(slice) X(pad) X(concatenate)          \
-  X(reduce_sum) X(reduce_max) X(row_dot) X(dot) X(gather_rows) X(scatter_add_rows) X(random_bits) X(dropout)  \
-  X(rms_norm) X(rms_norm_grad) X(layer_norm) X(layer_norm_grad) X(rope) X(attention)               \
-  X(attention_grad) X(head_loss) X(sum_squares) X(adamw) X(lion) X(sgd) X(ema) X(scan)
+#define DEW_OTHER_OPS(X)                                                                       \
+  X(constant) X(iota) X(broadcast) X(reshape) X(transpose) X(slice) X(pad) X(concatenate)      \
+  X(reduce_sum) X(reduce_max) X(row_dot) X(dot) X(gather_rows) X(scatter_add_rows)             \
+  X(random_bits) X(dropout) X(rms_norm) X(rms_norm_grad) X(layer_norm) X(layer_norm_grad)      \
+  X(rope) X(attention) X(attention_grad) X(head_loss) X(sum_squares) X(adamw) X(lion) X(sgd)   \
+  X(ema) X(scan)
+// clang-format on
 
 namespace dew {
 
@@ -31,7 +36,8 @@ DEW_OTHER_OPS(DEW_DECLARE_OP)
 
 std::span<const OpDef* const> all_ops();
 
-// ---- pointwise (ops/elementwise.cc): operands of equal type; an operand of rank 0 stands for all elements ----
+// ---- pointwise (ops/elementwise.cc) ----
+// Operands of equal type; an operand of rank 0 stands for all elements.
 Value add(Value a, Value b);
 Value sub(Value a, Value b);
 Value mul(Value a, Value b);
@@ -52,19 +58,19 @@ Value abs(Value x);
 Value sign(Value x);
 Value floor(Value x);
 Value pow(Value x, double exponent);
-Value silu(Value x);             // x sigmoid(x)
-Value silu_slope(Value x);       // its derivative
-Value gelu_tanh(Value x);        // x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)))
+Value silu(Value x);        // x sigmoid(x)
+Value silu_slope(Value x);  // its derivative
+Value gelu_tanh(Value x);   // x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)))
 Value gelu_tanh_slope(Value x);
-Value gelu_erf(Value x);         // x/2 (1 + erf(x/sqrt 2))
+Value gelu_erf(Value x);  // x/2 (1 + erf(x/sqrt 2))
 Value gelu_erf_slope(Value x);
-Value equal(Value a, Value b);   // comparisons give pred
+Value equal(Value a, Value b);  // comparisons give pred
 Value less(Value a, Value b);
 Value less_equal(Value a, Value b);
 Value logical_and(Value a, Value b);
 Value logical_or(Value a, Value b);
 Value logical_not(Value x);
-Value is_finite(Value x);        // pred
+Value is_finite(Value x);                         // pred
 Value select(Value condition, Value a, Value b);  // condition ? a : b
 Value convert(Value x, DType dtype);
 Value stop_gradient(Value x);
@@ -84,35 +90,41 @@ Value operator/(Value a, double b);
 Value constant(Program& program, Type type, double value);
 Value zeros_like(Value x);
 Value iota(Program& program, Type type, std::int64_t dim);
-Value broadcast(Value x, Dims shape, Dims dims);  // operand dimension i becomes result dimension dims[i]
+Value broadcast(Value x, Dims shape,
+                Dims dims);  // operand dimension i becomes result dimension dims[i]
 Value reshape(Value x, Dims shape);
-Value transpose(Value x, Dims order);             // result dimension i is operand dimension order[i]
+Value transpose(Value x, Dims order);  // result dimension i is operand dimension order[i]
 Value slice(Value x, Dims start, Dims limit);
-Value pad(Value x, Dims low, Dims high);          // with zeros
+Value pad(Value x, Dims low, Dims high);  // with zeros
 Value concatenate(std::span<const Value> parts, std::int64_t dim);
-Value reduce_sum(Value x, Dims dims);             // sums in f32 at least; result has the operand's dtype
-Value reduce_max(Value x, Dims dims);             // cotangent goes to the first maximum in row-major order
+Value reduce_sum(Value x, Dims dims);  // sums in f32 at least; result has the operand's dtype
+Value reduce_max(Value x, Dims dims);  // cotangent goes to the first maximum in row-major order
 
 // a, b [.., d] -> f32[..]: the product of each row of a with that of b.
 Value row_dot(Value a, Value b);
 
-// General product; results: batch, free of a, free of b. Accumulates in f32; `dims.out` is f32 or the operands' dtype.
+// General product; results: batch, free of a, free of b. Accumulates in f32; `dims.out` is f32 or
+// the operands' dtype.
 Value dot(Value a, Value b, DotDims dims);
-// x [.., e] times w [e, ..]: contracts the last dimension of x with the first of w; result has x's dtype.
+// x [.., e] times w [e, ..]: contracts the last dimension of x with the first of w; result has x's
+// dtype.
 Value linear(Value x, Value w);
 
 // table [v, e], ids [..] i32 -> [.., e]. Ids outside [0, v) read as zeros.
 Value gather_rows(Value table, Value ids);
-// base [v, e] f32 + sum over ids [..] of updates [.., e] (f32 or bf16); ids outside [0, v) are left out.
+// base [v, e] f32 + sum over ids [..] of updates [.., e] (f32 or bf16); ids outside [0, v) are left
+// out.
 Value scatter_add_rows(Value base, Value ids, Value updates);
 
-// Counter-based: key u32[2], layer i32[], step i32[], row_ids i32[rows], columns i32[cols] -> u32[rows, cols, shape...].
-// Element (r, c, j): word j % 4 of philox(k, {j / 4, column c, row_id r, 0}) with k = fold(key, purpose, layer, step, 0).
+// Counter-based: key u32[2], layer i32[], step i32[], row_ids i32[rows], columns i32[cols] ->
+// u32[rows, cols, shape...]. Element (r, c, j): word j % 4 of philox(k, {j / 4, column c, row_id r,
+// 0}) with k = fold(key, purpose, layer, step, 0).
 struct Counters {
   Value key, layer, step, row_ids, columns;
 };
 Value random_bits(Counters counters, std::int64_t purpose, Dims shape);
-// x [rows, cols, ...]: kept where the uniform number of random_bits is at least rate, times 1 / (1 - rate).
+// x [rows, cols, ...]: kept where the uniform number of random_bits is at least rate, times 1 / (1
+// - rate).
 Value dropout(Value x, Counters counters, std::int64_t purpose, double rate);
 
 // ---- norms over the last dimension, statistics f32 ----
@@ -123,14 +135,17 @@ RmsNorm rms_norm(Value x, Value scale, double epsilon);  // y = x r scale; scale
 struct LayerNorm {
   Value y, mean, r;
 };
-LayerNorm layer_norm(Value x, Value scale, Value bias, double epsilon);  // y = (x - mean) r scale + bias
+LayerNorm layer_norm(Value x, Value scale, Value bias,
+                     double epsilon);  // y = (x - mean) r scale + bias
 
-// x [b, s, h, d], d even, positions i32[b, s], base f32[]: pairs (i, i + d/2) rotate by position * base^(-2i/d).
+// x [b, s, h, d], d even, positions i32[b, s], base f32[]: pairs (i, i + d/2) rotate by position *
+// base^(-2i/d).
 Value rope(Value x, Value positions, Value base, RopeDims dims);
 
-// q [b, t, h, d], k and v [b, s, k, d]; positions and segments i32 of queries [b, t] and keys [b, s]; window i32[].
-// Query t sees key s if segments are equal, and (causal) key position <= query position, and (window > 0)
-// query position - key position < window. Results: o [b, t, h, d], lse f32[b, t, h]; without any key o = 0, lse = -inf.
+// q [b, t, h, d], k and v [b, s, k, d]; positions and segments i32 of queries [b, t] and keys [b,
+// s]; window i32[]. Query t sees key s if segments are equal, and (causal) key position <= query
+// position, and (window > 0) query position - key position < window. Results: o [b, t, h, d], lse
+// f32[b, t, h]; without any key o = 0, lse = -inf.
 struct AttentionInputs {
   Value q, k, v, q_positions, k_positions, q_segments, k_segments, window;
 };
@@ -142,26 +157,31 @@ Attention attention(const AttentionInputs& in, AttentionAttrs attrs);
 struct AttentionGrad {
   Value dq, dk, dv;
 };
-AttentionGrad attention_grad(const AttentionInputs& in, Value lse, Value delta, Value d_o, AttentionAttrs attrs);
+AttentionGrad attention_grad(const AttentionInputs& in, Value lse, Value delta, Value d_o,
+                             AttentionAttrs attrs);
 
-// Loss with the output head, logits never stored: z = h . table^T, h [b, t, e], table [v, e], labels i32[b, t],
-// weights f32[b, t]. Tokens of weight 0 are selected away: their lse and d_h are 0, whatever h holds. A label outside
-// [0, v) has logit 0 and is never correct; of equal logits the first is the argmax. All results f32:
-// loss = sum w (lse - z_label + z_loss lse^2), nll = sum w (lse - z_label), correct = sum w [argmax z == label],
-// lse [b, t]; with attrs.gradients also the gradients of loss: d_h (dtype of h) and d_table (f32).
+// Loss with the output head, logits never stored: z = h . table^T, h [b, t, e], table [v, e],
+// labels i32[b, t], weights f32[b, t]. Tokens of weight 0 are selected away: their lse and d_h are
+// 0, whatever h holds. A label outside [0, v) has logit 0 and is never correct; of equal logits the
+// first is the argmax. All results f32: loss = sum w (lse - z_label + z_loss lse^2), nll = sum w
+// (lse - z_label), correct = sum w [argmax z == label], lse [b, t]; with attrs.gradients also the
+// gradients of loss: d_h (dtype of h) and d_table (f32).
 struct HeadLoss {
   Value loss, nll, correct, lse, d_h, d_table;
 };
 HeadLoss head_loss(Value h, Value table, Value labels, Value weights, HeadAttrs attrs);
 
-// ---- optimizers: f32, one pass, in place; where `commit` (pred[]) is false everything keeps its bits ----
+// ---- optimizers ----
+// f32, one pass, in place; where `commit` (pred[]) is false everything keeps its bits.
 Value sum_squares(Value x);  // f32[]
 struct AdamW {
   Value p, m, v;
 };
-// g' = scale g; m = b1 m + (1-b1) g'; v = b2 v + (1-b2) g'^2; p -= lr (m c1 / (sqrt(v c2) + eps) + weight_decay p),
-// with c1 = 1/(1-b1^n), c2 = 1/(1-b2^n) given as f32[] operands, like lr and scale.
-AdamW adamw(Value p, Value m, Value v, Value g, Value lr, Value c1, Value c2, Value scale, Value commit, UpdateAttrs a);
+// g' = scale g; m = b1 m + (1-b1) g'; v = b2 v + (1-b2) g'^2; p -= lr (m c1 / (sqrt(v c2) + eps) +
+// weight_decay p), with c1 = 1/(1-b1^n), c2 = 1/(1-b2^n) given as f32[] operands, like lr and
+// scale.
+AdamW adamw(Value p, Value m, Value v, Value g, Value lr, Value c1, Value c2, Value scale,
+            Value commit, UpdateAttrs a);
 struct Momentum {
   Value p, m;
 };
@@ -173,12 +193,13 @@ Momentum sgd(Value p, Value m, Value g, Value lr, Value scale, Value commit, Upd
 Value ema(Value e, Value p, Value commit, double decay);
 
 // ---- scan ----
-// Runs `body` `length` times. Body inputs: carries, slices, constants; body outputs: carries, then per-iteration results,
-// which come out stacked on a new leading dimension.
+// Runs `body` `length` times. Body inputs: carries, slices, constants; body outputs: carries, then
+// per-iteration results, which come out stacked on a new leading dimension.
 struct Scan {
   std::vector<Value> carries, stacked;
 };
-Scan scan(std::shared_ptr<const Program> body, std::span<const Value> carries, std::span<const Value> slices,
-          std::span<const Value> constants, std::int64_t length, bool reverse = false);
+Scan scan(std::shared_ptr<const Program> body, std::span<const Value> carries,
+          std::span<const Value> slices, std::span<const Value> constants, std::int64_t length,
+          bool reverse = false);
 
 }  // namespace dew

@@ -1,4 +1,5 @@
-// What the table of samples cannot see: edges, ties, and the shape of gradients. Numbers are worked out by hand.
+// What the table of samples cannot see: edges, ties, and the shape of gradients. Numbers are worked
+// out by hand.
 #include "dew/ops/ops.h"
 
 #include <algorithm>
@@ -46,7 +47,8 @@ struct Bench {
     const Node node = program.nodes()[static_cast<std::size_t>(program.info(result).node)];
     std::vector<Value> operands, results;
     for (int id : node.operands) operands.push_back(program.value(id));
-    for (int k = 0; k < node.result_count; ++k) results.push_back(program.value(node.first_result + k));
+    for (int k = 0; k < node.result_count; ++k)
+      results.push_back(program.value(node.first_result + k));
     std::vector<Value> cotangents(results.size());
     cotangents[0] = cotangent;
     return node.op->vjp({node.attrs, operands, results, cotangents});
@@ -66,7 +68,8 @@ TEST(Pointwise, IntegersWrapAndTruncate) {
 }
 
 TEST(Pointwise, TiesGoToTheFirstOperand) {
-  for (const auto op : {static_cast<Value (*)(Value, Value)>(max), static_cast<Value (*)(Value, Value)>(min)}) {
+  for (const auto op :
+       {static_cast<Value (*)(Value, Value)>(max), static_cast<Value (*)(Value, Value)>(min)}) {
     Bench b;
     const Value x = b.f({2}, {1, 1}), y = b.f({2}, {1, 1});
     const std::vector<Value> grads = b.vjp(op(x, y), b.f({2}, {5, 6}));
@@ -143,7 +146,8 @@ TEST(Gather, OutsideRowsAreZeroAndLeftOut) {
   Bench b;
   const Value table = b.f({2, 2}, {1, 2, 3, 4}), ids = b.i({4}, {1, -1, 2, 1});
   EXPECT_EQ(b.run(gather_rows(table, ids)), (Data{3, 4, 0, 0, 0, 0, 3, 4}));
-  EXPECT_EQ(b.run(scatter_add_rows(table, ids, b.f({4, 2}, {1, 1, 9, 9, 9, 9, 2, 2}))), (Data{1, 2, 6, 7}));
+  EXPECT_EQ(b.run(scatter_add_rows(table, ids, b.f({4, 2}, {1, 1, 9, 9, 9, 9, 2, 2}))),
+            (Data{1, 2, 6, 7}));
 }
 
 TEST(Random, WordsAreThoseOfTheGenerator) {
@@ -153,8 +157,9 @@ TEST(Random, WordsAreThoseOfTheGenerator) {
   const Data bits = b.run(random_bits(all, 2, {6}));
   const RandomKey folded = fold({7, 9}, 2, 3, 11, 0);
   EXPECT_EQ(bits[0], philox(folded, {0, 5, 40, 0})[0]);
-  EXPECT_EQ(bits[6 + 5], philox(folded, {1, 6, 40, 0})[1]);               // row 40, column 6, element 5
-  EXPECT_EQ(bits[18 + 12 + 3], philox(folded, {0, 7, 0xffffffffu, 0})[3]);  // row -1, column 7, element 3
+  EXPECT_EQ(bits[6 + 5], philox(folded, {1, 6, 40, 0})[1]);  // row 40, column 6, element 5
+  EXPECT_EQ(bits[18 + 12 + 3],
+            philox(folded, {0, 7, 0xffffffffu, 0})[3]);  // row -1, column 7, element 3
   const Counters part{key, all.layer, all.step, b.i({1}, {40}), b.i({1}, {6})};
   const Data some = b.run(random_bits(part, 2, {6}));
   EXPECT_TRUE(std::equal(some.begin(), some.end(), bits.begin() + 6));
@@ -165,7 +170,8 @@ TEST(Random, DropoutKeepsTheMean) {
   constexpr std::int64_t kSize = 64;
   Data rows(kSize);
   for (std::size_t i = 0; i < rows.size(); ++i) rows[i] = static_cast<double>(i);
-  const Counters c{b.in({DType::u32, {2}}, {1, 2}), b.i({}, {0}), b.i({}, {0}), b.i({kSize}, rows), b.i({kSize}, rows)};
+  const Counters c{b.in({DType::u32, {2}}, {1, 2}), b.i({}, {0}), b.i({}, {0}), b.i({kSize}, rows),
+                   b.i({kSize}, rows)};
   const Data y = b.run(dropout(b.f({kSize, kSize}, Data(kSize * kSize, 1.0)), c, 1, 0.25));
   double sum = 0;
   for (double element : y) {
@@ -198,7 +204,8 @@ double angle(RopeDims dims, std::int64_t pair) {
   x[static_cast<std::size_t>(pair)] = 1;
   const Value y = rope(b.f({1, 1, 1, 8}, x), b.i({1, 1}, {1}), b.f({}, {10000}), std::move(dims));
   const Data found = b.run(y);
-  return std::atan2(found[static_cast<std::size_t>(pair + 4)], found[static_cast<std::size_t>(pair)]);
+  return std::atan2(found[static_cast<std::size_t>(pair + 4)],
+                    found[static_cast<std::size_t>(pair)]);
 }
 
 TEST(Rope, Scaling) {
@@ -220,7 +227,8 @@ struct AttentionBench : Bench {
   Attention build(Data positions, Data segments, double window, bool causal = true) {
     const Value q = f({1, 4, 1, 1}, {0, 0, 0, 0}), v = f({1, 4, 1, 1}, {1, 2, 3, 4});
     const Value p = i({1, 4}, std::move(positions)), s = i({1, 4}, std::move(segments));
-    return attention({q, q, v, p, p, s, s, i({}, {window})}, {.scale = 1, .softcap = 0, .causal = causal});
+    return attention({q, q, v, p, p, s, s, i({}, {window})},
+                     {.scale = 1, .softcap = 0, .causal = causal});
   }
 };
 
@@ -228,17 +236,20 @@ TEST(Attention, MaskIsCausalWindowedAndWithinSegments) {
   AttentionBench b;
   EXPECT_EQ(b.run(b.build({0, 1, 2, 3}, {0, 0, 0, 0}, 0).o), (Data{1, 1.5, 2, 2.5}));
   AttentionBench windowed;
-  EXPECT_EQ(windowed.run(windowed.build({0, 1, 2, 3}, {0, 0, 0, 0}, 2).o), (Data{1, 1.5, 2.5, 3.5}));
+  EXPECT_EQ(windowed.run(windowed.build({0, 1, 2, 3}, {0, 0, 0, 0}, 2).o),
+            (Data{1, 1.5, 2.5, 3.5}));
   AttentionBench packed;
   EXPECT_EQ(packed.run(packed.build({0, 1, 0, 0}, {0, 0, 1, -4}, 0).o), (Data{1, 1.5, 3, 4}));
   AttentionBench full;
-  EXPECT_EQ(full.run(full.build({0, 1, 2, 3}, {0, 0, 0, 0}, 0, false).o), (Data{2.5, 2.5, 2.5, 2.5}));
+  EXPECT_EQ(full.run(full.build({0, 1, 2, 3}, {0, 0, 0, 0}, 0, false).o),
+            (Data{2.5, 2.5, 2.5, 2.5}));
 }
 
 TEST(Attention, AQueryWithoutKeysIsZero) {
   Bench b;
   const Value q = b.f({1, 1, 1, 1}, {1}), p = b.i({1, 1}, {0});
-  const auto [o, lse] = attention({q, q, q, p, p, b.i({1, 1}, {0}), b.i({1, 1}, {1}), b.i({}, {0})}, {});
+  const auto [o, lse] =
+      attention({q, q, q, p, p, b.i({1, 1}, {0}), b.i({1, 1}, {1}), b.i({}, {0})}, {});
   EXPECT_EQ(b.run(o), (Data{0}));
   EXPECT_EQ(b.run(lse), (Data{-kInfinity}));
   for (Value g : b.vjp(o, b.f({1, 1, 1, 1}, {1}))) {
@@ -260,7 +271,8 @@ TEST(HeadLoss, WeightlessTokensAreSelectedAway) {
   Bench b;
   const Value h = b.f({1, 2, 1}, {1, kNaN}), table = b.f({3, 1}, {0, std::log(2.0), 0});
   const Value labels = b.i({1, 2}, {1, -100}), weights = b.f({1, 2}, {2, 0});
-  const HeadLoss loss = head_loss(h, table, labels, weights, {.z_loss = 0, .softcap = 0, .gradients = true});
+  const HeadLoss loss =
+      head_loss(h, table, labels, weights, {.z_loss = 0, .softcap = 0, .gradients = true});
   EXPECT_NEAR(b.run(loss.loss)[0], 2 * std::log(2.0), 1e-12);  // p = 1/4, 1/2, 1/4
   EXPECT_EQ(b.run(loss.correct), (Data{2}));
   EXPECT_EQ(b.run(loss.lse)[1], 0);
@@ -278,7 +290,8 @@ TEST(HeadLoss, TiesGoToTheFirstLabel) {
 
 TEST(Update, WithoutCommitEverythingKeepsItsBits) {
   Bench b;
-  const Value p = b.f({2}, {1, kNaN}), m = b.f({2}, {2, 3}), bad = b.f({2}, {kNaN, kInfinity}), one = b.f({}, {1});
+  const Value p = b.f({2}, {1, kNaN}), m = b.f({2}, {2, 3}), bad = b.f({2}, {kNaN, kInfinity}),
+              one = b.f({}, {1});
   const Value no = b.in({DType::pred, {}}, {0});
   const AdamW a = adamw(p, m, m, bad, one, one, one, b.f({}, {kNaN}), no, {});
   EXPECT_EQ(b.run(a.p)[0], 1);
@@ -292,8 +305,9 @@ TEST(Update, FirstStepOfAdamWIsTheSignOfTheGradient) {
   Bench b;
   const Value zero = b.f({2}, {0, 0});
   const UpdateAttrs a{.b1 = 0.9, .b2 = 0.99, .epsilon = 0, .weight_decay = 0.5, .momentum = 0};
-  const AdamW r = adamw(b.f({2}, {1, 2}), zero, zero, b.f({2}, {3, -4}), b.f({}, {0.1}), b.f({}, {1 / 0.1}),
-                        b.f({}, {1 / 0.01}), b.f({}, {0.5}), b.in({DType::pred, {}}, {1}), a);
+  const AdamW r =
+      adamw(b.f({2}, {1, 2}), zero, zero, b.f({2}, {3, -4}), b.f({}, {0.1}), b.f({}, {1 / 0.1}),
+            b.f({}, {1 / 0.01}), b.f({}, {0.5}), b.in({DType::pred, {}}, {1}), a);
   EXPECT_NEAR(b.run(r.p)[0], 1 - 0.1 * (1 + 0.5 * 1), 1e-12);
   EXPECT_NEAR(b.run(r.p)[1], 2 - 0.1 * (-1 + 0.5 * 2), 1e-12);
   EXPECT_NEAR(b.run(r.m)[1], 0.1 * -2, 1e-12);

@@ -15,7 +15,8 @@ std::vector<Type> infer(const Attrs& attrs, Types in) {
   Type result = in[0];
   for (std::size_t d = 0; d < by.low.size(); ++d) {
     if (by.low[d] < 0 || by.high[d] < 0) {
-      check.refuse("PAD-2", format("dim {}: counts {} and {} must not be negative", d, by.low[d], by.high[d]));
+      check.refuse("PAD-2", format("dim {}: counts {} and {} must not be negative", d, by.low[d],
+                                   by.high[d]));
     }
     result.shape[d] += by.low[d] + by.high[d];
   }

@@ -23,18 +23,24 @@ std::vector<Type> infer_reduction(const char* op, const Attrs& attrs, Types in) 
   check.are_dims("RED-1", axes.dims, 0);
   if (in[0].dtype == DType::pred) check.refuse("RED-2", "takes numbers");
   Type result{in[0].dtype, {}};
-  for (std::int64_t d : kept_dims(in[0].rank(), axes.dims)) result.shape.push_back(in[0].shape[slot(d)]);
+  for (std::int64_t d : kept_dims(in[0].rank(), axes.dims))
+    result.shape.push_back(in[0].shape[slot(d)]);
   return {result};
 }
 
-std::vector<Type> infer_sum(const Attrs& attrs, Types in) { return infer_reduction("reduce_sum", attrs, in); }
-std::vector<Type> infer_max(const Attrs& attrs, Types in) { return infer_reduction("reduce_max", attrs, in); }
+std::vector<Type> infer_sum(const Attrs& attrs, Types in) {
+  return infer_reduction("reduce_sum", attrs, in);
+}
+std::vector<Type> infer_max(const Attrs& attrs, Types in) {
+  return infer_reduction("reduce_max", attrs, in);
+}
 
 // The reduced dimensions are missing in the result: their parts are summed.
 FactorRule rule(const Attrs& attrs, Types operands, Types results, const char* suffix) {
   const std::string all = letters(operands[0].rank());
   std::string kept;
-  for (std::int64_t d : kept_dims(operands[0].rank(), std::get<Axes>(attrs).dims)) kept += {all[slot(2 * d)], ' '};
+  for (std::int64_t d : kept_dims(operands[0].rank(), std::get<Axes>(attrs).dims))
+    kept += {all[slot(2 * d)], ' '};
   return factor_rule(all + " -> " + kept + suffix, operands, results);
 }
 
@@ -51,8 +57,10 @@ FactorRule max_factors(const Attrs& attrs, Types operands, Types results) {
 
 // y[kept part of the index] = combine(that, x[index]) for all elements of x.
 template <class Combine>
-Array reduced(const Attrs& attrs, const Array& x, const Dims& shape, double initial, Combine combine) {
-  const Dims kept = kept_dims(static_cast<std::int64_t>(x.shape.size()), std::get<Axes>(attrs).dims);
+Array reduced(const Attrs& attrs, const Array& x, const Dims& shape, double initial,
+              Combine combine) {
+  const Dims kept =
+      kept_dims(static_cast<std::int64_t>(x.shape.size()), std::get<Axes>(attrs).dims);
   Array y(shape, initial);
   Dims out(kept.size());
   for_each_index(x.shape, [&](const Dims& index) {
@@ -73,7 +81,8 @@ double least(DType dtype) {
 }
 
 std::vector<Array> reference_max(const Attrs& attrs, std::span<const Array> x, Types results) {
-  return {reduced(attrs, x[0], results[0].shape, least(results[0].dtype), [](double a, double b) { return b > a ? b : a; })};
+  return {reduced(attrs, x[0], results[0].shape, least(results[0].dtype),
+                  [](double a, double b) { return b > a ? b : a; })};
 }
 
 Value spread(Value reduction, Value x, const Dims& reduced_dims) {
@@ -85,7 +94,8 @@ std::vector<Value> vjp_sum(const VjpArgs& args) {
   return {fit(x, spread(args.cotangents[0], x, std::get<Axes>(args.attrs).dims))};
 }
 
-// -(row-major number of the element within its reduction) - 1, so that the first element has the greatest.
+// -(row-major number of the element within its reduction) - 1, so that the first element has the
+// greatest.
 Value order_number(Value x, const Dims& dims) {
   Program& p = *x.program;
   const Type type{DType::i32, x.shape()};
@@ -104,8 +114,10 @@ std::vector<Value> vjp_max(const VjpArgs& args) {
   const Value x = args.operands[0], g = args.cotangents[0];
   const Dims& dims = std::get<Axes>(args.attrs).dims;
   const Value is_maximum = equal(x, spread(args.results[0], x, dims));
-  const Value number = select(is_maximum, order_number(x, dims), scalar(*x.program, DType::i32, least(DType::i32)));
-  const Value is_first = logical_and(is_maximum, equal(number, spread(reduce_max(number, dims), x, dims)));
+  const Value number =
+      select(is_maximum, order_number(x, dims), scalar(*x.program, DType::i32, least(DType::i32)));
+  const Value is_first =
+      logical_and(is_maximum, equal(number, spread(reduce_max(number, dims), x, dims)));
   return {fit(x, select(is_first, spread(g, x, dims), scalar(*x.program, g.dtype(), 0.0)))};
 }
 
@@ -122,7 +134,11 @@ constinit const OpDef reduce_max_op = op_row({.name = "reduce_max",
                                               .reference = reference_max,
                                               .vjp = vjp_max});
 
-Value reduce_sum(Value x, Dims dims) { return x.program->add1(reduce_sum_op, {x}, Axes{std::move(dims)}); }
-Value reduce_max(Value x, Dims dims) { return x.program->add1(reduce_max_op, {x}, Axes{std::move(dims)}); }
+Value reduce_sum(Value x, Dims dims) {
+  return x.program->add1(reduce_sum_op, {x}, Axes{std::move(dims)});
+}
+Value reduce_max(Value x, Dims dims) {
+  return x.program->add1(reduce_max_op, {x}, Axes{std::move(dims)});
+}
 
 }  // namespace dew

@@ -19,8 +19,9 @@ std::vector<Type> infer(const Attrs& attrs, Types in) {
   return {{in[0].dtype, to.shape}};
 }
 
-// Finds the factors of both shapes: walks them side by side; what one dimension has to the other's right is a factor, and
-// the remainder goes on with the next dimension. (b, s, h d) -> (b, s, h, d) has the factors b, s, h, d.
+// Finds the factors of both shapes: walks them side by side; what one dimension has to the other's
+// right is a factor, and the remainder goes on with the next dimension. (b, s, h d) -> (b, s, h, d)
+// has the factors b, s, h, d.
 class Matching {
  public:
   Matching(const Dims& from, const Dims& to) : from_(from), to_(to) {
@@ -46,7 +47,8 @@ class Matching {
     return static_cast<int>(rule_.sizes.size()) - 1;
   }
 
-  // A factor that only one side has (of size one, or of a group that has no common factors) stays whole.
+  // A factor that only one side has (of size one, or of a group that has no common factors) stays
+  // whole.
   void alone(std::vector<int>& dim, std::int64_t size) {
     dim.push_back(factor(size));
     rule_.norep.push_back(dim.back());
@@ -54,7 +56,8 @@ class Matching {
 
   // One step; false when the rest cannot be matched: 0 elements, or sizes as in (2, 3) -> (3, 2).
   bool step() {
-    const std::int64_t a = from_[i_] / left_, b = to_[j_] / right_;  // what is left of the two current dimensions
+    const std::int64_t a = from_[i_] / left_,
+                       b = to_[j_] / right_;  // what is left of the two current dimensions
     if (a == 0 || b == 0) return a == b && from_[i_] == to_[j_] && match(a);
     if (a == 1) return skip(from_, i_, left_, rule_.operands[0]);
     if (b == 1) return skip(to_, j_, right_, rule_.results[0]);
@@ -92,7 +95,8 @@ class Matching {
   const Dims &from_, &to_;
   FactorRule rule_;
   std::size_t i_ = 0, j_ = 0;
-  std::int64_t left_ = 1, right_ = 1;  // product of the factors already found in the current dimensions
+  std::int64_t left_ = 1,
+               right_ = 1;  // product of the factors already found in the current dimensions
 };
 
 FactorRule factors(const Attrs&, Types operands, Types results) {
@@ -121,6 +125,8 @@ constinit const OpDef reshape_op = op_row({.name = "reshape",
                                            .localize = localize,
                                            .traits = kView});
 
-Value reshape(Value x, Dims shape) { return x.program->add1(reshape_op, {x}, NewShape{std::move(shape), {}}); }
+Value reshape(Value x, Dims shape) {
+  return x.program->add1(reshape_op, {x}, NewShape{std::move(shape), {}});
+}
 
 }  // namespace dew

@@ -13,12 +13,15 @@ void check_scaling(const Checks& check, const RopeDims& dims) {
   if (dims.scaling != "none" && dims.scaling != "linear" && dims.scaling != "llama3") {
     check.refuse("ROP-4", format("scaling \"{}\" is not none, linear or llama3", dims.scaling));
   }
-  if (dims.scaling != "none" && !(dims.factor > 0.0)) check.refuse("ROP-5", format("factor {} is not positive", dims.factor));
+  if (dims.scaling != "none" && !(dims.factor > 0.0))
+    check.refuse("ROP-5", format("factor {} is not positive", dims.factor));
   const bool llama3 = dims.original_max_seq_len > 0 && dims.low_freq_factor > 0.0 &&
                       dims.high_freq_factor > dims.low_freq_factor;
   if (dims.scaling == "llama3" && !llama3) {
-    check.refuse("ROP-6", format("llama3 needs 0 < low_freq_factor {} < high_freq_factor {} and original_max_seq_len {} > 0",
-                                 dims.low_freq_factor, dims.high_freq_factor, dims.original_max_seq_len));
+    check.refuse("ROP-6",
+                 format("llama3 needs 0 < low_freq_factor {} < high_freq_factor {} and "
+                        "original_max_seq_len {} > 0",
+                        dims.low_freq_factor, dims.high_freq_factor, dims.original_max_seq_len));
   }
 }
 
@@ -38,16 +41,18 @@ FactorRule factors(const Attrs&, Types operands, Types results) {
   return factor_rule("b s h d, b s, -> b s h d | norep d", operands, results);
 }
 
-// Radians a position. "llama3": wavelengths above original / low_freq_factor are stretched by factor, those below
-// original / high_freq_factor are kept, those between are blended.
+// Radians a position. "llama3": wavelengths above original / low_freq_factor are stretched by
+// factor, those below original / high_freq_factor are kept, those between are blended.
 double frequency(const RopeDims& dims, double base, std::int64_t pair, std::int64_t d) {
   const double plain = std::pow(base, -2.0 * static_cast<double>(pair) / static_cast<double>(d));
   if (dims.scaling == "linear") return plain / dims.factor;
   if (dims.scaling != "llama3") return plain;
-  const double turns = static_cast<double>(dims.original_max_seq_len) * plain / (2.0 * std::numbers::pi);
+  const double turns =
+      static_cast<double>(dims.original_max_seq_len) * plain / (2.0 * std::numbers::pi);
   if (turns < dims.low_freq_factor) return plain / dims.factor;
   if (turns > dims.high_freq_factor) return plain;
-  const double blend = (turns - dims.low_freq_factor) / (dims.high_freq_factor - dims.low_freq_factor);
+  const double blend =
+      (turns - dims.low_freq_factor) / (dims.high_freq_factor - dims.low_freq_factor);
   return (1.0 - blend) * plain / dims.factor + blend * plain;
 }
 
@@ -69,13 +74,15 @@ std::vector<Array> reference(const Attrs& attrs, std::span<const Array> in, Type
 std::vector<Value> vjp(const VjpArgs& args) {
   RopeDims back = std::get<RopeDims>(args.attrs);
   back.inverse = !back.inverse;
-  return {fit(args.operands[0], rope(args.cotangents[0], args.operands[1], args.operands[2], back)), {}, {}};
+  return {fit(args.operands[0], rope(args.cotangents[0], args.operands[1], args.operands[2], back)),
+          {},
+          {}};
 }
 
 }  // namespace
 
-constinit const OpDef rope_op =
-    op_row({.name = "rope", .infer = infer, .factors = factors, .reference = reference, .vjp = vjp});
+constinit const OpDef rope_op = op_row(
+    {.name = "rope", .infer = infer, .factors = factors, .reference = reference, .vjp = vjp});
 
 Value rope(Value x, Value positions, Value base, RopeDims dims) {
   return x.program->add1(rope_op, {x, positions, base}, std::move(dims));

@@ -15,14 +15,16 @@ std::vector<Type> infer(const Attrs& attrs, Types in) {
   Type result{in[0].dtype, {}};
   for (std::size_t d = 0; d < box.start.size(); ++d) {
     if (box.start[d] < 0 || box.start[d] > box.limit[d] || box.limit[d] > in[0].shape[d]) {
-      check.refuse("SLI-2", format("dim {}: elements {} to {} of {}", d, box.start[d], box.limit[d], in[0].shape[d]));
+      check.refuse("SLI-2", format("dim {}: elements {} to {} of {}", d, box.start[d], box.limit[d],
+                                   in[0].shape[d]));
     }
     result.shape.push_back(box.limit[d] - box.start[d]);
   }
   return {result};
 }
 
-// A dimension that is taken whole is a factor; of a cut one, operand and result have a factor each, which stay whole.
+// A dimension that is taken whole is a factor; of a cut one, operand and result have a factor each,
+// which stay whole.
 FactorRule factors(const Attrs&, Types operands, Types results) {
   FactorRule rule = pointwise_rule(results, results);
   for (std::size_t d = 0; d < results[0].shape.size(); ++d) {
@@ -58,7 +60,8 @@ std::vector<Value> vjp(const VjpArgs& args) {
 
 Attrs localize(const Attrs& attrs, Types local_results) {
   SliceDims box = std::get<SliceDims>(attrs);
-  for (std::size_t d = 0; d < box.start.size(); ++d) box.limit[d] = box.start[d] + local_results[0].shape[d];
+  for (std::size_t d = 0; d < box.start.size(); ++d)
+    box.limit[d] = box.start[d] + local_results[0].shape[d];
   return box;
 }
 

@@ -26,7 +26,8 @@ Checks::Checks(const char* op, std::string_view names, Types operands)
   const bool open = names.ends_with("...");
   const std::size_t least = open ? names_.size() - 1 : names_.size();
   if (operands.size() < least || (!open && operands.size() > least)) {
-    refuse("OP-1", format("takes {}{} operands, got {}", open ? "at least " : "", least, operands.size()));
+    refuse("OP-1",
+           format("takes {}{} operands, got {}", open ? "at least " : "", least, operands.size()));
   }
 }
 
@@ -40,7 +41,8 @@ void Checks::refuse(std::string_view constraint, const std::string& detail) cons
   for (std::size_t i = 0; i < operands_.size(); ++i) {
     types += format("{}{} {}", i == 0 ? "" : ", ", name_of(i), to_string(operands_[i]));
   }
-  fail(ErrorCode::usage, format("{}: {} {}{}", op_, constraint, detail, types.empty() ? "" : " (" + types + ")"));
+  fail(ErrorCode::usage,
+       format("{}: {} {}{}", op_, constraint, detail, types.empty() ? "" : " (" + types + ")"));
 }
 
 void Checks::is(std::string_view constraint, std::size_t i, const Type& type) const {
@@ -97,7 +99,9 @@ Value plain_cotangent(const VjpArgs& args, std::size_t i) {
   return g.dtype() == args.results[i].dtype() ? g : convert(g, args.results[i].dtype());
 }
 
-Value scalar(Program& program, DType dtype, double value) { return constant(program, {dtype, {}}, value); }
+Value scalar(Program& program, DType dtype, double value) {
+  return constant(program, {dtype, {}}, value);
+}
 
 Dims counting(std::int64_t count) {
   Dims dims(slot(count));

@@ -1,4 +1,5 @@
-// What the rows in this folder share: checks of infer, access to elements, and small pieces of gradients.
+// What the rows in this folder share: checks of infer, access to elements, and small pieces of
+// gradients.
 #pragma once
 
 #include <string>
@@ -13,7 +14,8 @@ namespace dew {
 // The checks of one call of infer. Every refusal cites a numbered constraint of docs/ops.md:
 //   const Checks check("dot", "lhs rhs", operands);           // OP-1: as many operands as names
 //   const auto& dims = check.attrs<DotDims>(attrs);           // OP-2
-//   if (...) check.refuse("DOT-1", "dtypes differ");          // throws "dot: DOT-1 dtypes differ (lhs f32[..], ..)"
+//   if (...) check.refuse("DOT-1", "dtypes differ");          // throws "dot: DOT-1 dtypes differ
+//   (lhs f32[..], ..)"
 class Checks {
  public:
   // `names`: of the operands, separated by spaces; one that ends in "..." stands for any number.
@@ -44,18 +46,22 @@ class Checks {
   Types operands_;
 };
 
-// `count` letters with spaces between, for factor rules; 'd', 'e', 'n' and 'v' are left to be named by hand.
+// `count` letters with spaces between, for factor rules; 'd', 'e', 'n' and 'v' are left to be named
+// by hand.
 std::string letters(std::int64_t count);
 
-// Row-major place of an index; `index` may have trailing dimensions more than the array, which are ignored.
+// Row-major place of an index; `index` may have trailing dimensions more than the array, which are
+// ignored.
 double& at(Array& array, const Dims& index);
 double at(const Array& array, const Dims& index);
 
-// The cotangent in the dtype that `operand` must get: f32 for weights, its own dtype for all others.
+// The cotangent in the dtype that `operand` must get: f32 for weights, its own dtype for all
+// others.
 Value fit(Value operand, Value cotangent);
 DType cotangent_dtype(Value operand);
 
-// Cotangent i in the dtype of the result: it is another one where the result is computed from weights alone.
+// Cotangent i in the dtype of the result: it is another one where the result is computed from
+// weights alone.
 Value plain_cotangent(const VjpArgs& args, std::size_t i);
 
 // A rank-0 constant.

@@ -10,7 +10,8 @@ std::vector<Type> infer(const Attrs& attrs, Types in) {
   const Checks check("transpose", "x", in);
   const Dims& order = check.attrs<Permutation>(attrs).order;
   check.are_dims("TRA-1", order, 0);
-  if (order.size() != in[0].shape.size()) check.refuse("TRA-2", format("[{}] leaves dimensions out", join(order)));
+  if (order.size() != in[0].shape.size())
+    check.refuse("TRA-2", format("[{}] leaves dimensions out", join(order)));
   Type result{in[0].dtype, {}};
   for (std::int64_t d : order) result.shape.push_back(in[0].shape[slot(d)]);
   return {result};
@@ -37,7 +38,8 @@ std::vector<Array> reference(const Attrs& attrs, std::span<const Array> x, Types
 std::vector<Value> vjp(const VjpArgs& args) {
   const Dims& order = std::get<Permutation>(args.attrs).order;
   Dims inverse(order.size());
-  for (std::size_t i = 0; i < order.size(); ++i) inverse[slot(order[i])] = static_cast<std::int64_t>(i);
+  for (std::size_t i = 0; i < order.size(); ++i)
+    inverse[slot(order[i])] = static_cast<std::int64_t>(i);
   return {fit(args.operands[0], transpose(args.cotangents[0], inverse))};
 }
 
@@ -50,6 +52,8 @@ constinit const OpDef transpose_op = op_row({.name = "transpose",
                                              .vjp = vjp,
                                              .traits = kView});
 
-Value transpose(Value x, Dims order) { return x.program->add1(transpose_op, {x}, Permutation{std::move(order)}); }
+Value transpose(Value x, Dims order) {
+  return x.program->add1(transpose_op, {x}, Permutation{std::move(order)});
+}
 
 }  // namespace dew

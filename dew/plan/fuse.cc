@@ -13,7 +13,8 @@ constexpr std::size_t kMaxOps = 24;
 
 class Fuser {
  public:
-  explicit Fuser(const Program& p) : p_(p), absorbed_(absorbed_conversions(p)), unit_of_(p.nodes().size(), -1) {}
+  explicit Fuser(const Program& p)
+      : p_(p), absorbed_(absorbed_conversions(p)), unit_of_(p.nodes().size(), -1) {}
 
   std::vector<Unit> run() {
     for (std::size_t n = 0; n < p_.nodes().size(); ++n) {
@@ -103,7 +104,8 @@ class Fuser {
   }
 
   bool stepless(int n) const {
-    return absorbed_[static_cast<std::size_t>(n)] || needs_no_step(p_.nodes()[static_cast<std::size_t>(n)]);
+    return absorbed_[static_cast<std::size_t>(n)] ||
+           needs_no_step(p_.nodes()[static_cast<std::size_t>(n)]);
   }
 
   std::vector<Unit> ordered() const {
@@ -150,8 +152,9 @@ std::vector<bool> absorbed_conversions(const Program& p) {
   for (std::size_t n = 0; n < p.nodes().size(); ++n) {
     const Node& node = p.nodes()[n];
     if (node.op != &convert_op || other_use[static_cast<std::size_t>(node.first_result)]) continue;
-    absorbed[n] = p.values()[static_cast<std::size_t>(node.operands[0])].type.dtype == DType::bf16 &&
-                  p.values()[static_cast<std::size_t>(node.first_result)].type.dtype == DType::f32;
+    absorbed[n] =
+        p.values()[static_cast<std::size_t>(node.operands[0])].type.dtype == DType::bf16 &&
+        p.values()[static_cast<std::size_t>(node.first_result)].type.dtype == DType::f32;
   }
   return absorbed;
 }

@@ -18,7 +18,8 @@ struct Unit {
 // unit comes after what it needs, otherwise as in the program.
 std::vector<Unit> fuse(const Program& program);
 
-// Nodes that convert bf16 to f32 for sums alone: the sum reads bf16 itself, so that no f32 copy of it is stored.
+// Nodes that convert bf16 to f32 for sums alone: the sum reads bf16 itself, so that no f32 copy of
+// it is stored.
 std::vector<bool> absorbed_conversions(const Program& program);
 
 // True for reshape, broadcast, slice, transpose: other ways to look at an operand; and for

@@ -116,8 +116,7 @@ class Lowering {
     if (f.absorbed[static_cast<std::size_t>(info.node)]) return known = view(f, node.operands[0]);
     DEW_CHECK(needs_no_step(node),
               format("{}: %{} is used before it is made", f.program.name(), id));
-    const View made =
-        node.operands.empty() ? constant_view(node, info.type) : look(f, node, info.type);
+    View made = node.operands.empty() ? constant_view(node, info.type) : look(f, node, info.type);
     return f.views[static_cast<std::size_t>(id)] = made;
   }
 

@@ -30,7 +30,8 @@ void run_tasks(const std::vector<InitTask>& tasks, RandomKey key) {
       init_part(*tasks[t].param, key, tasks[t].slot, tasks[t].first, tasks[t].out);
     }
   };
-  const std::size_t threads = std::min<std::size_t>(tasks.size(), std::max(1u, std::thread::hardware_concurrency()));
+  const std::size_t threads =
+      std::min<std::size_t>(tasks.size(), std::max(1u, std::thread::hardware_concurrency()));
   std::vector<std::jthread> helpers;
   for (std::size_t t = 1; t < threads; ++t) helpers.emplace_back(work);
   work();
@@ -45,42 +46,48 @@ void add_tasks(const ParamSpec& param, std::span<float> values, std::vector<Init
   for (std::int64_t slot = 0; slot < param.layers(); ++slot) {
     for (std::int64_t first = 0; first < per_layer; first += kInitPart) {
       const auto count = static_cast<std::size_t>(std::min(kInitPart, per_layer - first));
-      tasks.push_back({&param, slot, first, values.subspan(static_cast<std::size_t>(slot * per_layer + first), count)});
+      tasks.push_back({&param, slot, first,
+                       values.subspan(static_cast<std::size_t>(slot * per_layer + first), count)});
     }
   }
 }
 
-// A checkpoint's name for a layer of a register: the prefix up to the parameter's name, then its outside name.
+// A checkpoint's name for a layer of a register: the prefix up to the parameter's name, then its
+// outside name.
 std::string outside_name(const StateArray& array, const ParamSpec& param, std::int64_t slot) {
   return array.name.substr(0, array.name.size() - param.name.size()) + param.layer_name(slot);
 }
 
 template <class T>
 void copy_into(std::span<std::byte> to, const std::vector<T>& from, const char* what) {
-  DEW_CHECK(to.size() == from.size() * sizeof(T), format("batch array {} has {} elements", what, from.size()));
+  DEW_CHECK(to.size() == from.size() * sizeof(T),
+            format("batch array {} has {} elements", what, from.size()));
   std::memcpy(to.data(), from.data(), to.size());
 }
 
 }  // namespace
 
-StepShape step_shape(const DispatchPlan& plan) { return {plan.steps(), plan.micro_rows(), plan.padded_seq_len()}; }
+StepShape step_shape(const DispatchPlan& plan) {
+  return {plan.steps(), plan.micro_rows(), plan.padded_seq_len()};
+}
 
-Stepper::Stepper(const LMObjective& objective, const Optimizer& optimizer, const StepShape& shape, DType compute,
-                 Backend& backend, const std::string& dump)
+Stepper::Stepper(const LMObjective& objective, const Optimizer& optimizer, const StepShape& shape,
+                 DType compute, Backend& backend, const std::string& dump)
     : Stepper(objective, shape, training_module(objective, optimizer, shape, compute),
               state_arrays(objective.params(), optimizer), backend, dump) {
   optimizer_ = optimizer;
 }
 
-Stepper::Stepper(const LMObjective& objective, const StepShape& shape, DType compute, Backend& backend)
+Stepper::Stepper(const LMObjective& objective, const StepShape& shape, DType compute,
+                 Backend& backend)
     : Stepper(objective, shape, evaluation_module(objective, shape, compute), {}, backend, {}) {
   for (std::size_t p = 0; p < objective_.params().size(); ++p) {
     state_.push_back({registers::parameter(objective_.params()[p].name), p, true});
   }
 }
 
-Stepper::Stepper(const LMObjective& objective, const StepShape& shape, Module module, std::vector<StateArray> state,
-                 Backend& backend, const std::string& dump)
+Stepper::Stepper(const LMObjective& objective, const StepShape& shape, Module module,
+                 std::vector<StateArray> state, Backend& backend, const std::string& dump)
     : objective_(objective),
       shape_(shape),
       state_(std::move(state)),
@@ -132,8 +139,11 @@ void Stepper::upload(const StepBatch& batch) {
 StepResult Stepper::step(const StepBatch& batch, const StepScalars& scalars) {
   upload(batch);
   const BiasCorrection correction = bias_correction(optimizer_, scalars.update);
-  put(registers::kInvWeight, static_cast<float>(batch.weight_sum > 0 ? 1.0 / batch.weight_sum : 0.0));
-  put(registers::kInvTokens, static_cast<float>(batch.real_tokens > 0 ? 1.0 / static_cast<double>(batch.real_tokens) : 0.0));
+  put(registers::kInvWeight,
+      static_cast<float>(batch.weight_sum > 0 ? 1.0 / batch.weight_sum : 0.0));
+  put(registers::kInvTokens,
+      static_cast<float>(batch.real_tokens > 0 ? 1.0 / static_cast<double>(batch.real_tokens)
+                                               : 0.0));
   put(registers::kKey, key_);
   put(registers::kStep, static_cast<std::int32_t>(scalars.step));
   put(registers::kLr, static_cast<float>(scalars.lr));
@@ -150,7 +160,8 @@ StepResult Stepper::step(const StepBatch& batch, const StepScalars& scalars) {
           .committed = bytes(registers::kCommit)[0] != std::byte{0}};
 }
 
-std::optional<EvalResult> Stepper::evaluate(ValidationPass& pass, const std::function<bool()>& should_stop) {
+std::optional<EvalResult> Stepper::evaluate(ValidationPass& pass,
+                                            const std::function<bool()>& should_stop) {
   pass.restart();
   double nll = 0, correct = 0, weight = 0;
   put(registers::kKey, key_);
@@ -165,7 +176,8 @@ std::optional<EvalResult> Stepper::evaluate(ValidationPass& pass, const std::fun
     weight += batch->weight_sum;
   }
   const double loss = nll / weight;
-  return EvalResult{.loss = loss, .perplexity = std::exp(loss), .accuracy = correct / weight, .tokens = weight};
+  return EvalResult{
+      .loss = loss, .perplexity = std::exp(loss), .accuracy = correct / weight, .tokens = weight};
 }
 
 std::vector<Stepper::Array> Stepper::arrays() {
@@ -186,7 +198,9 @@ std::vector<Stepper::Array> Stepper::arrays() {
 
 void Stepper::save(CheckpointWriter& writer) {
   const std::vector<Array> all = arrays();
-  for (const Array& a : all) writer.declare({.name = a.name, .dtype = DType::f32, .shape = a.shape, .axes = a.axes, .pieces = {}});
+  for (const Array& a : all)
+    writer.declare(
+        {.name = a.name, .dtype = DType::f32, .shape = a.shape, .axes = a.axes, .pieces = {}});
   for (const Array& a : all) writer.add(a.name, a.bytes);
 }
 

@@ -1,4 +1,5 @@
-// One run's state on its devices, and the two things done with it: a training step and an evaluation.
+// One run's state on its devices, and the two things done with it: a training step and an
+// evaluation.
 #pragma once
 
 #include <cstdint>
@@ -43,38 +44,41 @@ struct EvalResult {
 class Stepper {
  public:
   // For training. `backend` must outlive the stepper.
-  Stepper(const LMObjective& objective, const Optimizer& optimizer, const StepShape& shape, DType compute, Backend& backend,
-          const std::string& dump = {});
+  Stepper(const LMObjective& objective, const Optimizer& optimizer, const StepShape& shape,
+          DType compute, Backend& backend, const std::string& dump = {});
   // For evaluation alone: parameters are the only state.
   Stepper(const LMObjective& objective, const StepShape& shape, DType compute, Backend& backend);
 
-  // First state of a run: parameters and averages by init_part under `key`, moments zero. Made in place, in parts side by
-  // side.
+  // First state of a run: parameters and averages by init_part under `key`, moments zero. Made in
+  // place, in parts side by side.
   void initialize(RandomKey key);
 
   StepResult step(const StepBatch& batch, const StepScalars& scalars);
 
-  // All batches of `pass`, sums divided once. `should_stop` is asked between batches; the result is then none.
-  std::optional<EvalResult> evaluate(ValidationPass& pass, const std::function<bool()>& should_stop = {});
+  // All batches of `pass`, sums divided once. `should_stop` is asked between batches; the result is
+  // then none.
+  std::optional<EvalResult> evaluate(ValidationPass& pass,
+                                     const std::function<bool()>& should_stop = {});
 
   // Arrays of the state, a layer at a time, as a checkpoint names them.
   struct Array {
-    std::string name;      // "params/layers_3/mlp/up_proj/kernel"
-    Dims shape;            // without the stack's dimension
+    std::string name;  // "params/layers_3/mlp/up_proj/kernel"
+    Dims shape;        // without the stack's dimension
     AxisNames axes;
     std::span<std::byte> bytes;  // f32, on this device
   };
   std::vector<Array> arrays();
 
   void save(CheckpointWriter& writer);
-  // Reads every array of the state; a missing one, or one of another shape or type, is an error that names it.
+  // Reads every array of the state; a missing one, or one of another shape or type, is an error
+  // that names it.
   void restore(const CheckpointReader& reader);
 
   const Executable& executable() const { return *executable_; }
 
  private:
-  Stepper(const LMObjective& objective, const StepShape& shape, Module module, std::vector<StateArray> state, Backend& backend,
-          const std::string& dump);
+  Stepper(const LMObjective& objective, const StepShape& shape, Module module,
+          std::vector<StateArray> state, Backend& backend, const std::string& dump);
 
   std::span<std::byte> bytes(std::string_view reg) const;
   template <class T>

@@ -14,7 +14,9 @@ constexpr std::int64_t kNonFiniteLimit = 5;
 
 using Clock = std::chrono::steady_clock;
 
-double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
 
 bool due(std::int64_t step, std::int64_t period) { return period > 0 && step % period == 0; }
 
@@ -53,15 +55,22 @@ class Trainer::Run {
     find_state();
     const bool at_target = clocks_.step == fit_.steps;
     if (clocks_.step > fit_.steps) {
-      fail(ErrorCode::usage, format("the run is at step {} and its target is {} steps", clocks_.step, fit_.steps),
+      fail(ErrorCode::usage,
+           format("the run is at step {} and its target is {} steps", clocks_.step, fit_.steps),
            "run.steps is the total of all runs in this directory; give a larger one");
     }
     if (at_target) return result();
     if (!t_.stepper_) make_stepper();
     Loader loader(data_.train, plan_,
-                  {.shuffle = data_.options.shuffle, .seed = data_.options.seed, .position = position_, .prefetch = data_.load.prefetch});
-    message(format("Training from step {} to {} on {} (1 process(es))", clocks_.step, fit_.steps, to_string(Mesh{})));
-    if (plan_.pads() > 0) message(format("Batch: {} rows as {} micro steps of {}, {} pads", plan_.global_batch(), plan_.steps(), plan_.micro_rows(), plan_.pads()));
+                  {.shuffle = data_.options.shuffle,
+                   .seed = data_.options.seed,
+                   .position = position_,
+                   .prefetch = data_.load.prefetch});
+    message(format("Training from step {} to {} on {} (1 process(es))", clocks_.step, fit_.steps,
+                   to_string(Mesh{})));
+    if (plan_.pads() > 0)
+      message(format("Batch: {} rows as {} micro steps of {}, {} pads", plan_.global_batch(),
+                     plan_.steps(), plan_.micro_rows(), plan_.pads()));
     while (clocks_.step < fit_.steps && !stopped_) {
       one_step(loader);
       stopped_ = fit_.should_stop && fit_.should_stop() && clocks_.step < fit_.steps;
@@ -80,7 +89,8 @@ class Trainer::Run {
   }
 
   void make_stepper() {
-    t_.stepper_ = std::make_unique<Stepper>(t_.objective_, t_.optimizer_, step_shape(plan_), o_.compute, *o_.backend, o_.dump);
+    t_.stepper_ = std::make_unique<Stepper>(t_.objective_, t_.optimizer_, step_shape(plan_),
+                                            o_.compute, *o_.backend, o_.dump);
     t_.stepper_->initialize(key_from_seed(o_.seed));
   }
 
@@ -89,9 +99,12 @@ class Trainer::Run {
     run_id_ = o_.about.run;
     if (o_.checkpoints.empty() || o_.resume == Resume::never) return;
     const NewestCheckpoint newest = newest_checkpoint(o_.checkpoints);
-    for (const CheckpointEntry& e : newest.skipped) warning(format("{} is not complete: {}", e.path.string(), e.problem));
+    for (const CheckpointEntry& e : newest.skipped)
+      warning(format("{} is not complete: {}", e.path.string(), e.problem));
     if (!newest.found) {
-      if (o_.resume == Resume::must) fail(ErrorCode::checkpoint, format("no complete checkpoint in {}", o_.checkpoints.string()));
+      if (o_.resume == Resume::must)
+        fail(ErrorCode::checkpoint,
+             format("no complete checkpoint in {}", o_.checkpoints.string()));
       return;
     }
     const CheckpointReader reader(newest.found->path);
@@ -106,15 +119,19 @@ class Trainer::Run {
 
   void check_same_run(const CheckpointInfo& info) const {
     const auto refuse = [&](const std::string& what) {
-      fail(ErrorCode::checkpoint, format("cannot resume from {}: {}", o_.checkpoints.string(), what),
-           "train in another run.dir, or set run.resume = \"never\"");
+      fail(ErrorCode::checkpoint,
+           format("cannot resume from {}: {}", o_.checkpoints.string(), what),
+           "train in another run.dir");
     };
     if (info.seed != o_.seed) refuse(format("its seed is {}, this run's {}", info.seed, o_.seed));
     if (info.model != o_.about.model) refuse("it holds another model");
     DataState here = data_state(data_, info.data.position);
     if (!(info.data == here)) {
-      refuse(format("its data are {} records of {} tokens with fingerprint {:016x}, this run's {} of {} with {:016x}",
-                    info.data.records, info.data.seq_len, info.data.corpus, here.records, here.seq_len, here.corpus));
+      refuse(
+          format("its data are {} records of {} tokens with fingerprint {:016x}, this run's {} of "
+                 "{} with {:016x}",
+                 info.data.records, info.data.seq_len, info.data.corpus, here.records, here.seq_len,
+                 here.corpus));
     }
   }
 
@@ -124,7 +141,8 @@ class Trainer::Run {
     const StepBatch& batch = loader.next();
     position_ = loader.position();
     line_.lr = lr();
-    const StepResult r = t_.stepper_->step(batch, {.step = clocks_.step, .update = clocks_.updates + 1, .lr = line_.lr});
+    const StepResult r = t_.stepper_->step(
+        batch, {.step = clocks_.step, .update = clocks_.updates + 1, .lr = line_.lr});
     if (first_step_s_ == 0) first_step_s_ = seconds_since(start_);
     ++clocks_.step;
     clocks_.tokens += batch.real_tokens;
@@ -143,7 +161,8 @@ class Trainer::Run {
     if (o_.observer != nullptr) o_.observer->on_step(clocks_.step, fit_.steps, r.loss);
   }
 
-  // The update kept every bit of the state; what is left is to say so, and to stop when it does not get better.
+  // The update kept every bit of the state; what is left is to say so, and to stop when it does not
+  // get better.
   void skipped(const StepBatch& batch, const StepResult& r) {
     if (batch.weight_sum <= 0) {
       warning(format("step {}: no token of it has weight, so nothing was updated", clocks_.step));
@@ -151,10 +170,12 @@ class Trainer::Run {
     }
     ++clocks_.skipped;
     ++clocks_.non_finite_streak;
-    const std::string what = format("step {}: update skipped, loss {}, gradient norm {}", clocks_.step, r.loss, r.grad_norm);
+    const std::string what = format("step {}: update skipped, loss {}, gradient norm {}",
+                                    clocks_.step, r.loss, r.grad_norm);
     warning(what);
     if (clocks_.non_finite_streak < kNonFiniteLimit) return;
-    fail(ErrorCode::non_finite, format("{} updates in a row were not finite, the last at {}", kNonFiniteLimit, what),
+    fail(ErrorCode::non_finite,
+         format("{} updates in a row were not finite, the last at {}", kNonFiniteLimit, what),
          "a lower learning rate, a longer warm-up or optimizer.clip_norm may help");
   }
 
@@ -218,11 +239,16 @@ class Trainer::Run {
     save();
     const double wall = seconds_since(start_);
     step_share_ = std::max(0.0, wall - first_step_s_ - aside_s_) / wall;
-    message(format("Goodput: first step after {:.2f} s, {:.1f}% of the wall time in steps", first_step_s_, 100 * step_share_));
+    message(format("Goodput: first step after {:.2f} s, {:.1f}% of the wall time in steps",
+                   first_step_s_, 100 * step_share_));
   }
 
   FitResult result() const {
-    return {.clocks = clocks_, .eval = eval_, .stopped = stopped_, .first_step_s = first_step_s_, .step_share = step_share_};
+    return {.clocks = clocks_,
+            .eval = eval_,
+            .stopped = stopped_,
+            .first_step_s = first_step_s_,
+            .step_share = step_share_};
   }
 
   Trainer& t_;
@@ -243,13 +269,17 @@ class Trainer::Run {
 };
 
 Trainer::Trainer(LMObjective objective, Optimizer optimizer, TrainerOptions options)
-    : objective_(std::move(objective)), optimizer_(std::move(optimizer)), options_(std::move(options)) {
+    : objective_(std::move(objective)),
+      optimizer_(std::move(optimizer)),
+      options_(std::move(options)) {
   validate(optimizer_);
   DEW_CHECK(options_.backend != nullptr, "a trainer needs a backend");
 }
 
 Trainer::~Trainer() = default;
 
-FitResult Trainer::fit(const WindowData& data, const FitOptions& options) { return Run(*this, data, options).go(); }
+FitResult Trainer::fit(const WindowData& data, const FitOptions& options) {
+  return Run(*this, data, options).go();
+}
 
 }  // namespace dew

@@ -16,8 +16,8 @@ namespace dew {
 // What a run tells whoever watches it. All calls come from the training thread.
 struct LogLine {
   std::int64_t step = 0;
-  double loss = 0, loss_mean = 0;  // of this step; mean over the steps since the last line
-  double grad_norm = 0, lr = 0;    // before clipping; of this step
+  double loss = 0, loss_mean = 0;        // of this step; mean over the steps since the last line
+  double grad_norm = 0, lr = 0;          // before clipping; of this step
   std::int64_t tokens = 0, skipped = 0;  // totals of the run
   double tokens_per_s = 0, step_ms = 0;  // since the last line, without evaluation and checkpoints
 };
@@ -39,11 +39,11 @@ struct TrainerOptions {
   Backend* backend = nullptr;  // must outlive the trainer
   DType compute = DType::f32;
   std::optional<std::int64_t> accumulate = {}, micro_batch = {};  // at most one
-  Path checkpoints = {};       // directory for checkpoints; empty: none are read or written
-  std::int64_t keep = 3;       // newest checkpoints kept; 0: all
+  Path checkpoints = {};  // directory for checkpoints; empty: none are read or written
+  std::int64_t keep = 3;  // newest checkpoints kept; 0: all
   Resume resume = Resume::automatic;
-  CheckpointInfo about = {};   // model, config, tokenizer as checkpoints carry them
-  std::string dump = {};       // directory for programs and plans
+  CheckpointInfo about = {};  // model, config, tokenizer as checkpoints carry them
+  std::string dump = {};      // directory for programs and plans
   TrainObserver* observer = nullptr;
 };
 
@@ -51,8 +51,9 @@ struct FitOptions {
   std::int64_t steps = 0;  // total, those of earlier runs included
   std::int64_t log_every = 10;
   std::int64_t eval_every = 0, checkpoint_every = 0;  // 0: at the end only
-  std::function<double(std::int64_t committed)> lr = {};  // by committed updates so far; empty: the optimizer's
-  std::function<bool()> should_stop = {};                 // asked after each step
+  std::function<double(std::int64_t committed)> lr =
+      {};                                  // by committed updates so far; empty: the optimizer's
+  std::function<bool()> should_stop = {};  // asked after each step
 };
 
 struct FitResult {
@@ -68,8 +69,9 @@ class Trainer {
   Trainer(LMObjective objective, Optimizer optimizer, TrainerOptions options);
   ~Trainer();
 
-  // Trains up to options.steps and saves the final state where checkpoints are given. Throws ErrorCode::usage if the run is
-  // beyond the target already, ErrorCode::non_finite after five skipped updates in a row.
+  // Trains up to options.steps and saves the final state where checkpoints are given. Throws
+  // ErrorCode::usage if the run is beyond the target already, ErrorCode::non_finite after five
+  // skipped updates in a row.
   FitResult fit(const WindowData& data, const FitOptions& options);
 
   // The state after fit().

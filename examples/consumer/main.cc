@@ -1,4 +1,5 @@
-// What a program outside this repository needs to use the library; tests/install builds and runs it.
+// What a program outside this repository needs to use the library; tests/install builds and runs
+// it.
 #include <dew/ir/program.h>
 #include <dew/ops/ops.h>
 

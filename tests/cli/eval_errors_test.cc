@@ -137,6 +137,16 @@ TEST_F(EvalErrors, DamagedShards) {
   expect_damage(path.filename().string());
 }
 
+TEST_F(EvalErrors, UnreadableFiles) {
+  std::filesystem::permissions(directory_.path(), std::filesystem::perms::all);
+  for (const Path& path : {shard(), checkpoint() / "manifest.json"}) {
+    make_unreadable(path);
+    const Outcome outcome = eval({"run", "--data", "tokens"}, {.as_nobody = true});
+    if (outcome.status == 127) GTEST_SKIP() << "nobody may not run the program";
+    expect_error(outcome, 5, path.filename().string());
+  }
+}
+
 TEST_F(EvalErrors, OtherTokenizers) {
   write_directory(directory_ / "large", 60000, std::vector<std::uint16_t>(100),
                   std::vector<std::uint16_t>(100));

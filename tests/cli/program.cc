@@ -1,6 +1,7 @@
 #include "tests/cli/program.h"
 
 #include <fcntl.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -15,6 +16,8 @@
 
 namespace dew {
 namespace {
+
+constexpr uid_t kNobody = 65534;
 
 const char* program() {
   const char* path = std::getenv("DEW_PROGRAM");
@@ -35,6 +38,16 @@ void break_stdout() {
   ::close(ends[1]);
 }
 
+void keep_one_core() {
+  cpu_set_t all, one;
+  CPU_ZERO(&one);
+  ::sched_getaffinity(0, sizeof(all), &all);
+  int core = 0;
+  while (!CPU_ISSET(core, &all)) ++core;
+  CPU_SET(core, &one);
+  ::sched_setaffinity(0, sizeof(one), &one);
+}
+
 // In the child: everything up to exec.
 [[noreturn]] void become(const Path& absolute, const Words& arguments, const Start& start,
                          const Path& files) {
@@ -42,6 +55,8 @@ void break_stdout() {
   redirect(STDERR_FILENO, files / "err");
   if (start.close_stdout) ::close(STDOUT_FILENO);
   if (start.broken_stdout) break_stdout();
+  if (start.one_core) keep_one_core();
+  if (start.as_nobody && ::getuid() == 0 && ::setuid(kNobody) != 0) ::_exit(127);
   if (!start.directory.empty() && ::chdir(start.directory.c_str()) != 0) ::_exit(127);
   std::vector<char*> argv = {const_cast<char*>(absolute.c_str())};
   for (const std::string& word : arguments) argv.push_back(const_cast<char*>(word.c_str()));
@@ -113,6 +128,11 @@ void expect_error(const Outcome& outcome, int status, const std::string& text) {
   EXPECT_EQ(errors, 1) << outcome.err;
   EXPECT_LE(hints, 1) << outcome.err;
   EXPECT_EQ(others, 0) << outcome.err;
+}
+
+void make_unreadable(const Path& path) {
+  std::filesystem::permissions(path.parent_path(), std::filesystem::perms::all);
+  std::filesystem::permissions(path, std::filesystem::perms::none);
 }
 
 std::vector<std::pair<std::string, std::string>> snapshot(const Path& directory) {

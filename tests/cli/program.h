@@ -22,6 +22,8 @@ struct Start {
   Path directory = {};         // working directory; empty: the repository's root
   bool close_stdout = false;   // not open at all, as in `dew ... >&-`
   bool broken_stdout = false;  // a pipe whose reader has gone
+  bool one_core = false;
+  bool as_nobody = false;  // where this user is root, who may read and write everything
 };
 
 using Words = std::vector<std::string>;
@@ -55,6 +57,9 @@ void expect_done(const Outcome& outcome);
 // One line "dew: error: ..." that contains `text`, at most one hint, nothing on standard output,
 // and that status.
 void expect_error(const Outcome& outcome, int status, const std::string& text);
+
+// Nobody may read it; whoever wants may use the directory that it is in.
+void make_unreadable(const Path& path);
 
 // Every file below the directory with its bytes; empty for a missing one.
 std::vector<std::pair<std::string, std::string>> snapshot(const Path& directory);

@@ -168,6 +168,28 @@ TEST_F(TrainErrors, ConfigFiles) {
   expect_refused(dew({"train", "empty.toml"}, {.directory = directory_.path()}), 2, "empty.toml");
 }
 
+TEST_F(TrainErrors, Unreadable) {
+  const auto as_nobody = [&] {
+    return dew({"train", "config.toml"}, {.directory = directory_.path(), .as_nobody = true});
+  };
+  std::filesystem::permissions(directory_ / "tokens/train.bin", std::filesystem::perms::none);
+  std::filesystem::permissions(directory_.path(), std::filesystem::perms::all);
+  const Outcome data = as_nobody();
+  if (data.status == 127) GTEST_SKIP() << "nobody may not run the program";
+  expect_refused(data, 4, "train.bin");
+  make_unreadable(directory_ / "config.toml");
+  expect_refused(as_nobody(), 2, "Permission denied");
+}
+
+// A directory in which nothing can be made.
+TEST_F(TrainErrors, RunDirectoryIsReadOnly) {
+  std::filesystem::permissions(directory_.path(), std::filesystem::perms{0755});
+  const Outcome outcome =
+      dew({"train", "config.toml"}, {.directory = directory_.path(), .as_nobody = true});
+  if (outcome.status == 127) GTEST_SKIP() << "nobody may not run the program";
+  expect_refused(outcome, 2, "Permission denied");
+}
+
 // ---- the data
 
 struct BadData {
@@ -273,7 +295,7 @@ TEST_F(ResumeErrors, AnotherCorpus) {
 }
 
 TEST_F(ResumeErrors, TargetBehind) {
-  expect_error(train({"run.steps=1"}), 2, "the run is at step 2 and its target is 1");
+  expect_error(train({"run.steps=1"}), 2, "is at step 2, and run.steps = 1");
 }
 
 // The newest complete checkpoint is taken, and a warning names what was wrong.

@@ -12,7 +12,8 @@ namespace {
 constexpr double kStep = 1e-3;
 constexpr double kTolerance = 1e-7;  // of the larger of 1 and the gradient
 
-// What is differentiated: the sum of all graded results, each element times a random number that is one more input.
+// What is differentiated: the sum of all graded results, each element times a random number that is
+// one more input.
 struct Graded {
   Program loss{"loss"}, gradient{"gradient"};
   std::vector<Array> inputs;
@@ -23,7 +24,8 @@ std::vector<Value> add_loss(Program& program, const Sample& sample) {
   Value loss = constant(program, {DType::f32, {}}, 0.0);
   for (int place : sample.graded_outputs) {
     const Value y = program.value(program.outputs()[static_cast<std::size_t>(place)].value);
-    const Value weight = program.input("cotangent" + std::to_string(place), {DType::f32, y.shape()});
+    const Value weight =
+        program.input("cotangent" + std::to_string(place), {DType::f32, y.shape()});
     const Value product = convert(y, DType::f32) * weight;
     Dims all;
     for (std::int64_t d = 0; d < y.type().rank(); ++d) all.push_back(d);
@@ -44,7 +46,8 @@ Program with_only_output(const Program& program, const std::vector<Value>& value
     std::vector<Value> operands;
     for (int id : node.operands) operands.push_back(map[static_cast<std::size_t>(id)]);
     const std::vector<Value> results = result.add(*node.op, operands, node.attrs);
-    for (std::size_t i = 0; i < results.size(); ++i) map[static_cast<std::size_t>(node.first_result) + i] = results[i];
+    for (std::size_t i = 0; i < results.size(); ++i)
+      map[static_cast<std::size_t>(node.first_result) + i] = results[i];
   }
   for (std::size_t i = 0; i < values.size(); ++i) {
     result.output("r" + std::to_string(i), map[static_cast<std::size_t>(values[i].id)]);
@@ -66,18 +69,21 @@ Graded grade(const Sample& sample, std::uint64_t seed, Remat remat) {
   }
   graded.loss = with_only_output(program, {loss});
   std::vector<Value> wrt;
-  for (int place : sample.graded_inputs) wrt.push_back(program.value(program.inputs()[static_cast<std::size_t>(place)]));
+  for (int place : sample.graded_inputs)
+    wrt.push_back(program.value(program.inputs()[static_cast<std::size_t>(place)]));
   const std::vector<Value> grads = gradients(program, loss, wrt, remat);
   for (std::size_t i = 0; i < grads.size(); ++i) {
     const DType expected = program.info(wrt[i]).weight ? DType::f32 : wrt[i].dtype();
-    EXPECT_EQ(grads[i].type(), (Type{expected, wrt[i].shape()})) << "gradient of input " << sample.graded_inputs[i];
+    EXPECT_EQ(grads[i].type(), (Type{expected, wrt[i].shape()}))
+        << "gradient of input " << sample.graded_inputs[i];
   }
   verify(program);
   graded.gradient = with_only_output(program, grads);
   return graded;
 }
 
-// d loss / d step at zero, when `move` moves the inputs by a multiple of the step: five-point formula.
+// d loss / d step at zero, when `move` moves the inputs by a multiple of the step: five-point
+// formula.
 template <class Move>
 double slope(const Graded& graded, Move move) {
   const auto at = [&](double step) {
@@ -93,22 +99,26 @@ void expect_close(double ours, double differences) {
 }
 
 // Some elements of every input, one at a time.
-void check_elements(const Sample& sample, const Graded& graded, const std::vector<Array>& grads, std::mt19937_64& engine) {
+void check_elements(const Sample& sample, const Graded& graded, const std::vector<Array>& grads,
+                    std::mt19937_64& engine) {
   for (std::size_t i = 0; i < grads.size(); ++i) {
     const auto input = static_cast<std::size_t>(sample.graded_inputs[i]);
     const std::size_t size = grads[i].data.size();
     for (std::size_t trial = 0; trial < std::min<std::size_t>(size, 6); ++trial) {
       const std::size_t element = engine() % size;
       SCOPED_TRACE("input " + std::to_string(input) + ", element " + std::to_string(element));
-      expect_close(grads[i].data[element],
-                   slope(graded, [&](std::vector<Array>& x, double step) { x[input].data[element] += step; }));
+      expect_close(grads[i].data[element], slope(graded, [&](std::vector<Array>& x, double step) {
+                     x[input].data[element] += step;
+                   }));
     }
   }
 }
 
-// All elements at once in a random direction: <gradient, direction> is the slope in it. (The dot-product test: the loss is
-// <cotangent, result>, so this compares <cotangent, J direction> with <J^T cotangent, direction>.)
-void check_direction(const Sample& sample, const Graded& graded, const std::vector<Array>& grads, std::mt19937_64& engine) {
+// All elements at once in a random direction: <gradient, direction> is the slope in it. (The
+// dot-product test: the loss is <cotangent, result>, so this compares <cotangent, J direction> with
+// <J^T cotangent, direction>.)
+void check_direction(const Sample& sample, const Graded& graded, const std::vector<Array>& grads,
+                     std::mt19937_64& engine) {
   std::uniform_real_distribution<double> uniform(-0.5, 0.5);
   std::vector<Array> direction = grads;
   double expected = 0.0;

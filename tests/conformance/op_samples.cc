@@ -34,13 +34,15 @@ std::pair<Value, Value> pair(Maker& m, MakeInput make) {
 template <Value (*Op)(Value, Value)>
 void binary(Maker& m) {
   const bool whole = m.chance(0.2);
-  const auto [a, b] = pair(m, [&](const Dims& s) { return whole ? m.integers(s, -9, 9) : m.values(s); });
+  const auto [a, b] =
+      pair(m, [&](const Dims& s) { return whole ? m.integers(s, -9, 9) : m.values(s); });
   m.result(Op(a, b));
 }
 
 void sample_div(Maker& m) {
   const bool whole = m.chance(0.2);
-  const auto [a, b] = pair(m, [&](const Dims& s) { return whole ? m.integers(s, 1, 40) : m.values(s, 0.5, 2); });
+  const auto [a, b] =
+      pair(m, [&](const Dims& s) { return whole ? m.integers(s, 1, 40) : m.values(s, 0.5, 2); });
   m.result(div(a, b));
 }
 
@@ -71,7 +73,8 @@ void sample_pow(Maker& m) {
 
 void sample_is_finite(Maker& m) {
   const Type type{m.float_type(), m.shape()};
-  const double kinds[] = {0, -1.5, std::numeric_limits<double>::infinity(), std::numeric_limits<double>::quiet_NaN()};
+  const double kinds[] = {0, -1.5, std::numeric_limits<double>::infinity(),
+                          std::numeric_limits<double>::quiet_NaN()};
   std::vector<double> data(static_cast<std::size_t>(type.elements()));
   for (double& x : data) x = kinds[m.integer(0, 3)];
   m.result(is_finite(m.input(type, data, false)));
@@ -89,21 +92,27 @@ void sample_convert(Maker& m) {
   const DType to = kinds[m.integer(0, 3)];
   const Dims shape = m.shape();
   switch (m.integer(0, 2)) {
-    case 0: return m.result(convert(m.integers(shape, -100, 100), to));
-    case 1: return m.result(convert(m.preds(shape), to));
-    default: return m.result(convert(m.distinct(shape), to));
+    case 0:
+      return m.result(convert(m.integers(shape, -100, 100), to));
+    case 1:
+      return m.result(convert(m.preds(shape), to));
+    default:
+      return m.result(convert(m.distinct(shape), to));
   }
 }
 
 void sample_stop(Maker& m) { m.result(stop_gradient(m.values(m.shape())), false); }
 
 // ---- structure ----
-void sample_constant(Maker& m) { m.result(constant(m.program(), {m.float_type(), m.shape()}, 1.5)); }
+void sample_constant(Maker& m) {
+  m.result(constant(m.program(), {m.float_type(), m.shape()}, 1.5));
+}
 
 void sample_iota(Maker& m) {
   const Dims shape = m.shape(static_cast<int>(m.integer(1, 3)));
   const DType dtype = m.chance(0.5) ? DType::i32 : m.float_type();
-  m.result(iota(m.program(), {dtype, shape}, m.integer(0, static_cast<std::int64_t>(shape.size()) - 1)));
+  m.result(
+      iota(m.program(), {dtype, shape}, m.integer(0, static_cast<std::int64_t>(shape.size()) - 1)));
 }
 
 void sample_broadcast(Maker& m) {
@@ -121,8 +130,9 @@ void sample_broadcast(Maker& m) {
 void sample_reshape(Maker& m) {
   const std::int64_t a = m.size(), b = m.size(), c = m.size();
   const std::pair<Dims, Dims> cases[] = {
-      {{a, b, c}, {a, b * c}},  {{a, b * c}, {a, b, c}}, {{a, b, 2 * c}, {a * b, 2, c}}, {{a * 2, b}, {2, a, 1, b}},
-      {{4, 6, a}, {8, 3, a}},   {{2, 3, a}, {3, 2, a}},  {{a, b, c}, {a * b * c}},       {{1, a, 1}, {a}},
+      {{a, b, c}, {a, b * c}},    {{a, b * c}, {a, b, c}}, {{a, b, 2 * c}, {a * b, 2, c}},
+      {{a * 2, b}, {2, a, 1, b}}, {{4, 6, a}, {8, 3, a}},  {{2, 3, a}, {3, 2, a}},
+      {{a, b, c}, {a * b * c}},   {{1, a, 1}, {a}},
   };
   const auto& [from, to] = cases[m.integer(0, 7)];
   m.result(reshape(m.values(from), to));
@@ -178,12 +188,14 @@ Dims some_dims(Maker& m, const Dims& shape) {
 
 void sample_reduce_sum(Maker& m) {
   const Dims shape = m.shape();
-  m.result(reduce_sum(m.chance(0.2) ? m.integers(shape, -9, 9) : m.values(shape), some_dims(m, shape)));
+  m.result(
+      reduce_sum(m.chance(0.2) ? m.integers(shape, -9, 9) : m.values(shape), some_dims(m, shape)));
 }
 
 void sample_reduce_max(Maker& m) {
   const Dims shape = m.shape();
-  const Value y = reduce_max(m.chance(0.2) ? m.integers(shape, -9, 9) : m.distinct(shape), some_dims(m, shape));
+  const Value y =
+      reduce_max(m.chance(0.2) ? m.integers(shape, -9, 9) : m.distinct(shape), some_dims(m, shape));
   m.result(y, element_count(shape) > 0);  // else -inf, which no difference measures
 }
 
@@ -195,7 +207,8 @@ void sample_row_dot(Maker& m) {
 // Dimensions of all kinds in random places. `order` says for each operand where its dimensions go.
 void sample_dot(Maker& m) {
   const std::int64_t kinds[] = {m.integer(0, 2), m.integer(0, 2), m.integer(0, 2), m.integer(0, 2)};
-  const std::int64_t batch = kinds[0] / 2, contract = kinds[1], lhs_free = kinds[2], rhs_free = kinds[3];
+  const std::int64_t batch = kinds[0] / 2, contract = kinds[1], lhs_free = kinds[2],
+                     rhs_free = kinds[3];
   DotDims dims;
   Dims lhs, rhs;
   // Gives each dimension of `count` a random place in both shapes; -1 for one that it lacks.
@@ -282,7 +295,8 @@ Value statistic(Maker& m, Value x, double low, double high) {
   return m.constants_f32({x.shape().begin(), x.shape().end() - 1}, low, high);
 }
 
-void all_results(Maker& m, const OpDef& op, const std::vector<Value>& operands, const Attrs& attrs) {
+void all_results(Maker& m, const OpDef& op, const std::vector<Value>& operands,
+                 const Attrs& attrs) {
   for (Value result : m.program().add(op, operands, attrs)) m.result(result, false);
 }
 
@@ -309,14 +323,16 @@ void sample_rope(Maker& m) {
   dims.inverse = m.chance(0.3);
   const char* scalings[] = {"none", "linear", "llama3"};
   dims.scaling = scalings[m.integer(0, 2)];
-  m.result(rope(x, positions, m.input({DType::f32, {}}, {m.chance(0.5) ? 10000.0 : 500.0}, false), dims));
+  m.result(rope(x, positions, m.input({DType::f32, {}}, {m.chance(0.5) ? 10000.0 : 500.0}, false),
+                dims));
 }
 
 struct Placed {
   std::vector<double> positions, segments;
 };
 
-// Documents packed one after another, then pads with a segment each, as the batch dispatch makes them.
+// Documents packed one after another, then pads with a segment each, as the batch dispatch makes
+// them.
 Placed packed(Maker& m, std::int64_t rows, std::int64_t columns) {
   Placed placed;
   for (std::int64_t r = 0; r < rows; ++r) {
@@ -336,7 +352,8 @@ Placed packed(Maker& m, std::int64_t rows, std::int64_t columns) {
 
 // Self-attention over packed rows, or queries and keys that have nothing to do with each other.
 AttentionInputs attention_inputs(Maker& m) {
-  const std::int64_t b = m.size(), t = m.size(), kv = m.integer(1, 3), group = m.integer(1, 4), d = m.integer(1, 6);
+  const std::int64_t b = m.size(), t = m.size(), kv = m.integer(1, 3), group = m.integer(1, 4),
+                     d = m.integer(1, 6);
   const bool self = m.chance(0.7);
   const std::int64_t s = self ? t : m.size();
   AttentionInputs in;
@@ -370,22 +387,28 @@ void sample_attention_grad(Maker& m) {
   const Dims heads{in.q.dim(0), in.q.dim(1), in.q.dim(2)};
   const Value lse = m.constants_f32(heads, 10, 14);
   const Value delta = m.constants_f32(heads, -1, 1);
-  const auto [dq, dk, dv] = attention_grad(in, lse, delta, m.values(in.q.shape()), attention_attrs(m));
+  const auto [dq, dk, dv] =
+      attention_grad(in, lse, delta, m.values(in.q.shape()), attention_attrs(m));
   for (Value result : {dq, dk, dv}) m.result(result, false);
 }
 
+// Kernels refuse an empty vocabulary and states of no width.
 void sample_head_loss(Maker& m) {
-  const Value h = m.values(m.shape(3));
-  const Value table = m.values({m.integer(1, 8), h.dim(2)});
+  const std::int64_t rows = m.size(), columns = m.size(),
+                     width = std::max<std::int64_t>(m.size(), 1);
+  const Value h = m.values({rows, columns, width});
+  const Value table = m.values({std::max<std::int64_t>(m.size(), 1), width});
   std::vector<double> labels, weights;
   for (std::int64_t i = 0; i < h.dim(0) * h.dim(1); ++i) {
     const double kinds[] = {0, 0.5, 1, 1};
     weights.push_back(kinds[m.integer(0, 3)]);
-    labels.push_back(static_cast<double>(m.integer(weights.back() == 0 ? -1 : 0, table.dim(0) - 1)));
+    labels.push_back(
+        static_cast<double>(m.integer(weights.back() == 0 ? -1 : 0, table.dim(0) - 1)));
   }
   const Value label = m.input({DType::i32, {h.dim(0), h.dim(1)}}, labels, false);
   const Value weight = m.input({DType::f32, {h.dim(0), h.dim(1)}}, weights, false);
-  const HeadAttrs attrs{.z_loss = m.chance(0.5) ? 0.1 : 0.0, .softcap = m.chance(0.3) ? 2.0 : 0.0,
+  const HeadAttrs attrs{.z_loss = m.chance(0.5) ? 0.1 : 0.0,
+                        .softcap = m.chance(0.3) ? 2.0 : 0.0,
                         .gradients = m.chance(0.8)};
   const HeadLoss loss = head_loss(h, table, label, weight, attrs);
   m.result(loss.loss, attrs.gradients);
@@ -398,12 +421,17 @@ void sample_head_loss(Maker& m) {
 void sample_squares(Maker& m) { m.result(sum_squares(m.values(m.shape())), false); }
 
 UpdateAttrs update_attrs(Maker& m) {
-  return {.b1 = 0.9, .b2 = 0.95, .epsilon = 1e-6, .weight_decay = m.chance(0.5) ? 0.1 : 0.0, .momentum = 0.8};
+  return {.b1 = 0.9,
+          .b2 = 0.95,
+          .epsilon = 1e-6,
+          .weight_decay = m.chance(0.5) ? 0.1 : 0.0,
+          .momentum = 0.8};
 }
 
 void sample_adamw(Maker& m) {
   const Dims shape = m.shape();
-  std::vector<Value> in{m.values_f32(shape), m.values_f32(shape), m.values_f32(shape, 0, 2), m.values_f32(shape)};
+  std::vector<Value> in{m.values_f32(shape), m.values_f32(shape), m.values_f32(shape, 0, 2),
+                        m.values_f32(shape)};
   for (int i = 0; i < 4; ++i) in.push_back(m.constants_f32({}, 0.1, 2));  // lr, c1, c2, scale
   in.push_back(m.preds({}));
   all_results(m, adamw_op, in, update_attrs(m));

@@ -1,5 +1,6 @@
-// One table of samples, one row an op, over which all conformance tests run: a random small program around the op, with
-// inputs that suit it. A new op gets gradient, split, text and kernel tests from its row here.
+// One table of samples, one row an op, over which all conformance tests run: a random small program
+// around the op, with inputs that suit it. A new op gets gradient, split, text and kernel tests
+// from its row here.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +13,8 @@
 
 namespace dew {
 
-// Operands of the op are the program's inputs, in order; its results are the program's outputs, in order.
+// Operands of the op are the program's inputs, in order; its results are the program's outputs, in
+// order.
 struct Sample {
   Program program{"sample"};
   std::vector<Array> inputs;

@@ -8,7 +8,8 @@
 
 namespace dew {
 
-SampleMaker::SampleMaker(std::uint64_t seed, SampleOptions options) : engine_(seed), options_(options) {}
+SampleMaker::SampleMaker(std::uint64_t seed, SampleOptions options)
+    : engine_(seed), options_(options) {}
 
 std::int64_t SampleMaker::size() {
   if (options_.long_dim && chance(0.5)) {
@@ -30,7 +31,9 @@ std::int64_t SampleMaker::integer(std::int64_t low, std::int64_t high) {
   return std::uniform_int_distribution<std::int64_t>(low, high)(engine_);
 }
 
-double SampleMaker::real(double low, double high) { return std::uniform_real_distribution<double>(low, high)(engine_); }
+double SampleMaker::real(double low, double high) {
+  return std::uniform_real_distribution<double>(low, high)(engine_);
+}
 
 bool SampleMaker::chance(double probability) { return real(0.0, 1.0) < probability; }
 
@@ -63,7 +66,9 @@ Value SampleMaker::random(Type type, double low, double high, bool graded) {
   return input(std::move(type), std::move(data), graded);
 }
 
-Value SampleMaker::values(Dims shape, double low, double high) { return random({options_.floats, std::move(shape)}, low, high, true); }
+Value SampleMaker::values(Dims shape, double low, double high) {
+  return random({options_.floats, std::move(shape)}, low, high, true);
+}
 
 Value SampleMaker::values_f32(Dims shape, double low, double high) {
   return random({DType::f32, std::move(shape)}, low, high, true);
@@ -110,13 +115,14 @@ std::uint64_t base_seed() {
 }
 
 std::uint64_t seed_of(const OpSample& row, int round) {
-  const RandomKey key = fold(fold(key_from_seed(base_seed()), row.op->name), static_cast<std::uint32_t>(round));
+  const RandomKey key =
+      fold(fold(key_from_seed(base_seed()), row.op->name), static_cast<std::uint32_t>(round));
   return (std::uint64_t{key.hi} << 32) | key.lo;
 }
 
 std::string trace(const OpSample& row, int round, DType floats, const Sample& sample) {
-  return format("{} in {}, round {}, DEW_TEST_SEED={}\n{}", row.op->name, name(floats), round, base_seed(),
-                print(sample.program));
+  return format("{} in {}, round {}, DEW_TEST_SEED={}\n{}", row.op->name, name(floats), round,
+                base_seed(), print(sample.program));
 }
 
 }  // namespace dew

@@ -1,5 +1,6 @@
-// The split test: for every factor of every op that may be split, the op on parts of its operands, joined, equals the op on
-// the whole. Joining is concatenation where a result has the factor, and a sum where it lacks it.
+// The split test: for every factor of every op that may be split, the op on parts of its operands,
+// joined, equals the op on the whole. Joining is concatenation where a result has the factor, and a
+// sum where it lacks it.
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -23,7 +24,11 @@ struct Call {
 Call call_of(const Sample& sample) {
   const Program& p = sample.program;
   const Node& node = p.nodes().back();
-  Call call{.op = node.op, .attrs = node.attrs, .operand_types = {}, .result_types = {}, .operands = sample.inputs};
+  Call call{.op = node.op,
+            .attrs = node.attrs,
+            .operand_types = {},
+            .result_types = {},
+            .operands = sample.inputs};
   for (std::size_t i = 0; i < node.operands.size(); ++i) {
     EXPECT_EQ(node.operands[i], p.inputs()[i]) << "operands of the op are the program's inputs";
     call.operand_types.push_back(p.values()[static_cast<std::size_t>(node.operands[i])].type);
@@ -43,7 +48,8 @@ struct Part {
   std::int64_t first() const { return number * size(); }
 };
 
-// Where the factor lies in an array: each dimension that has it is (outer, factor, inner) in row-major order.
+// Where the factor lies in an array: each dimension that has it is (outer, factor, inner) in
+// row-major order.
 struct Strip {
   std::size_t dim;
   std::int64_t inner;  // product of the minor factors of that dimension
@@ -55,7 +61,8 @@ std::vector<Strip> strips(const FactorRule::DimFactors& dims, const Part& part) 
     const auto found = std::ranges::find(dims[d], part.factor);
     if (found == dims[d].end()) continue;
     std::int64_t inner = 1;
-    for (auto f = found + 1; f != dims[d].end(); ++f) inner *= part.rule.sizes[static_cast<std::size_t>(*f)];
+    for (auto f = found + 1; f != dims[d].end(); ++f)
+      inner *= part.rule.sizes[static_cast<std::size_t>(*f)];
     result.push_back({d, inner});
   }
   return result;
@@ -85,13 +92,17 @@ double& element(Array& array, const Dims& index) {
 
 Array cut(Array whole, const FactorRule::DimFactors& dims, const Part& part) {
   Array local(local_shape(whole.shape, dims, part));
-  for_each_index(local.shape, [&](const Dims& i) { element(local, i) = element(whole, global_index(i, dims, part)); });
+  for_each_index(local.shape, [&](const Dims& i) {
+    element(local, i) = element(whole, global_index(i, dims, part));
+  });
   return local;
 }
 
 // The whole result gets the part's elements: placed where it has the factor, else added.
 void join(Array& whole, Array local, const FactorRule::DimFactors& dims, const Part& part) {
-  for_each_index(local.shape, [&](const Dims& i) { element(whole, global_index(i, dims, part)) += element(local, i); });
+  for_each_index(local.shape, [&](const Dims& i) {
+    element(whole, global_index(i, dims, part)) += element(local, i);
+  });
 }
 
 bool lacks(const FactorRule& rule, int factor) {
@@ -102,22 +113,29 @@ bool lacks(const FactorRule& rule, int factor) {
 }
 
 Call local_call(const Call& whole, const Part& part) {
-  Call local{.op = whole.op, .attrs = whole.attrs, .operand_types = whole.operand_types,
-             .result_types = whole.result_types, .operands = {}};
+  Call local{.op = whole.op,
+             .attrs = whole.attrs,
+             .operand_types = whole.operand_types,
+             .result_types = whole.result_types,
+             .operands = {}};
   for (std::size_t i = 0; i < whole.operands.size(); ++i) {
     const auto& dims = part.rule.operands[i];
     local.operands.push_back(cut(whole.operands[i], dims, part));
     local.operand_types[i].shape = local.operands[i].shape;
     std::vector<double>& data = local.operands[i].data;
-    const bool indices = std::ranges::count(part.rule.index, std::pair(part.factor, static_cast<int>(i))) > 0;
+    const bool indices =
+        std::ranges::count(part.rule.index, std::pair(part.factor, static_cast<int>(i))) > 0;
     for (double& x : data) x -= indices ? static_cast<double>(part.first()) : 0.0;
-    const bool once = std::ranges::count(part.rule.once, static_cast<int>(i)) > 0 && strips(dims, part).empty();
+    const bool once =
+        std::ranges::count(part.rule.once, static_cast<int>(i)) > 0 && strips(dims, part).empty();
     if (once && part.number > 0 && lacks(part.rule, part.factor)) std::ranges::fill(data, 0.0);
   }
   for (std::size_t r = 0; r < whole.result_types.size(); ++r) {
-    local.result_types[r].shape = local_shape(whole.result_types[r].shape, part.rule.results[r], part);
+    local.result_types[r].shape =
+        local_shape(whole.result_types[r].shape, part.rule.results[r], part);
   }
-  if (whole.op->localize != nullptr) local.attrs = whole.op->localize(whole.attrs, local.result_types);
+  if (whole.op->localize != nullptr)
+    local.attrs = whole.op->localize(whole.attrs, local.result_types);
   EXPECT_EQ(whole.op->infer(local.attrs, local.operand_types), local.result_types);
   return local;
 }
@@ -132,21 +150,25 @@ void expect_equal(const Array& found, const Array& expected) {
 }
 
 void check_split(const Call& whole, const FactorRule& rule, int factor, std::int64_t parts) {
-  SCOPED_TRACE("factor " + std::string(1, rule.names[static_cast<std::size_t>(factor)]) + " in " + std::to_string(parts));
+  SCOPED_TRACE("factor " + std::string(1, rule.names[static_cast<std::size_t>(factor)]) + " in " +
+               std::to_string(parts));
   std::vector<Array> joined;
   for (const Type& type : whole.result_types) joined.emplace_back(type.shape);
   for (std::int64_t number = 0; number < parts; ++number) {
     const Part part{rule, factor, parts, number};
     const std::vector<Array> results = local_call(whole, part).run();
-    for (std::size_t r = 0; r < results.size(); ++r) join(joined[r], results[r], rule.results[r], part);
+    for (std::size_t r = 0; r < results.size(); ++r)
+      join(joined[r], results[r], rule.results[r], part);
   }
   const std::vector<Array> expected = whole.run();
   for (std::size_t r = 0; r < joined.size(); ++r) expect_equal(joined[r], expected[r]);
 }
 
-// Factors over which the op communicates itself: parts alone do not make the whole. Each has a test of its own below.
+// Factors over which the op communicates itself: parts alone do not make the whole. Each has a test
+// of its own below.
 bool is_inner(const FactorRule& rule, int factor) {
-  return std::ranges::any_of(rule.inner, [factor](const auto& pair) { return pair.first == factor; });
+  return std::ranges::any_of(rule.inner,
+                             [factor](const auto& pair) { return pair.first == factor; });
 }
 const std::map<std::string, std::set<char>> kInner = {{"head_loss", {'v'}}};
 
@@ -161,8 +183,10 @@ void check_shapes(const FactorRule& rule, const Call& call) {
   };
   ASSERT_EQ(rule.operands.size(), call.operand_types.size());
   ASSERT_EQ(rule.results.size(), call.result_types.size());
-  for (std::size_t i = 0; i < rule.operands.size(); ++i) check(rule.operands[i], call.operand_types[i]);
-  for (std::size_t i = 0; i < rule.results.size(); ++i) check(rule.results[i], call.result_types[i]);
+  for (std::size_t i = 0; i < rule.operands.size(); ++i)
+    check(rule.operands[i], call.operand_types[i]);
+  for (std::size_t i = 0; i < rule.results.size(); ++i)
+    check(rule.results[i], call.result_types[i]);
 }
 
 // How a factor may be treated: nothing is said of factors that stay whole.
@@ -217,7 +241,8 @@ void one_token(SampleMaker& m) {
   for (Value result : {loss.loss, loss.nll, loss.correct, loss.lse}) m.result(result, false);
 }
 
-// head_loss over parts of the vocabulary: what the op has to exchange is lse and the label's logit of each token.
+// head_loss over parts of the vocabulary: what the op has to exchange is lse and the label's logit
+// of each token.
 TEST(SplitInner, HeadLossOverVocabulary) {
   constexpr std::int64_t kParts = 2;
   for_samples({&head_loss_op, one_token}, 20, {}, [&](const Sample& sample) {

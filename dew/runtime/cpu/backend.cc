@@ -17,7 +17,8 @@ int usable_cores() {
 
 class CpuBackend : public Backend {
  public:
-  explicit CpuBackend(int workers) : pool_(std::make_shared<cpu::Pool>(workers, cpu::onednn_thread_init)) {}
+  explicit CpuBackend(int workers)
+      : pool_(std::make_shared<cpu::Pool>(workers, cpu::onednn_thread_init)) {}
 
   std::string name() const override { return "cpu"; }
 

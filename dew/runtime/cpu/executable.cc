@@ -11,7 +11,9 @@ namespace {
 
 constexpr std::size_t kAlign = 64;
 
-std::size_t aligned(std::int64_t bytes) { return (static_cast<std::size_t>(bytes) + kAlign - 1) / kAlign * kAlign; }
+std::size_t aligned(std::int64_t bytes) {
+  return (static_cast<std::size_t>(bytes) + kAlign - 1) / kAlign * kAlign;
+}
 
 // Which input each output of `program` replaces; the same in all calls.
 std::vector<int> replaced_inputs(const Module& module, int program) {
@@ -23,7 +25,8 @@ std::vector<int> replaced_inputs(const Module& module, int program) {
       std::vector<int> replaces;
       for (const int reg : call.outputs) {
         const auto it = std::ranges::find(call.inputs, reg);
-        replaces.push_back(it == call.inputs.end() ? -1 : static_cast<int>(it - call.inputs.begin()));
+        replaces.push_back(it == call.inputs.end() ? -1
+                                                   : static_cast<int>(it - call.inputs.begin()));
       }
       DEW_CHECK(first || replaces == out, "calls of one program replace different inputs");
       out = std::move(replaces);
@@ -44,16 +47,19 @@ struct CpuExecutable::Worker {
   std::byte** operands = nullptr;
 };
 
-CpuExecutable::CpuExecutable(Module module, std::shared_ptr<Pool> pool) : module_(std::move(module)), pool_(std::move(pool)) {
+CpuExecutable::CpuExecutable(Module module, std::shared_ptr<Pool> pool)
+    : module_(std::move(module)), pool_(std::move(pool)) {
   compile_programs();
   lay_out_memory();
   for (Compiled& c : compiled_) make_constants(c);
   for (const CallList& list : module_.lists) {
     lists_.emplace_back();
     for (const Call& call : list.calls) lists_.back().push_back(bind(call));
-    bodies_.push_back([this, number = static_cast<int>(lists_.size()) - 1](int worker) { walk(number, worker); });
+    bodies_.push_back(
+        [this, number = static_cast<int>(lists_.size()) - 1](int worker) { walk(number, worker); });
   }
-  operand_space_.assign(static_cast<std::size_t>(pool_->workers()), std::vector<std::byte*>(max_operands_));
+  operand_space_.assign(static_cast<std::size_t>(pool_->workers()),
+                        std::vector<std::byte*>(max_operands_));
 }
 
 void CpuExecutable::compile_programs() {
@@ -76,7 +82,8 @@ void CpuExecutable::lay_out_memory() {
   }
   for (const Compiled& c : compiled_) {
     arena = std::max(arena, aligned(c.plan.arena_bytes));
-    for (const Buffer& b : c.plan.buffers) constants += b.kind == BufferKind::constant ? aligned(b.type.bytes()) : 0;
+    for (const Buffer& b : c.plan.buffers)
+      constants += b.kind == BufferKind::constant ? aligned(b.type.bytes()) : 0;
     for (const auto& k : c.kernels) {
       shared = std::max(shared, (k->shared_scratch() + kAlign - 1) / kAlign * kAlign);
       worker_bytes_ = std::max(worker_bytes_, (k->worker_scratch() + kAlign - 1) / kAlign * kAlign);
@@ -111,10 +118,14 @@ std::byte* CpuExecutable::address(const Compiled& c, const Call& call, const Vie
   };
   const auto index = static_cast<std::size_t>(buffer.index);
   switch (buffer.kind) {
-    case BufferKind::arena: return memory_.data() + arena_offset_ + buffer.offset + inside;
-    case BufferKind::input: return at(call.inputs[index], call.sliced[index]);
-    case BufferKind::output: return at(call.outputs[index], false);
-    case BufferKind::constant: return c.constants[b] + inside;
+    case BufferKind::arena:
+      return memory_.data() + arena_offset_ + buffer.offset + inside;
+    case BufferKind::input:
+      return at(call.inputs[index], call.sliced[index]);
+    case BufferKind::output:
+      return at(call.outputs[index], false);
+    case BufferKind::constant:
+      return c.constants[b] + inside;
   }
   return nullptr;
 }
@@ -141,8 +152,9 @@ void CpuExecutable::walk(int list, int number) const {
   Worker worker;
   worker.number = number;
   worker.operands = operand_space_[static_cast<std::size_t>(number)].data();
-  worker.args = {worker.operands, memory_.data() + shared_offset_,
-                 memory_.data() + worker_offset_ + worker_bytes_ * static_cast<std::size_t>(number)};
+  worker.args = {
+      worker.operands, memory_.data() + shared_offset_,
+      memory_.data() + worker_offset_ + worker_bytes_ * static_cast<std::size_t>(number)};
   for (const BoundCall& call : lists_[static_cast<std::size_t>(list)]) {
     auto loop = call.plan->loops.begin();
     for (int s = 0; s < static_cast<int>(call.steps.size());) {
@@ -152,7 +164,8 @@ void CpuExecutable::walk(int list, int number) const {
       }
       for (std::int64_t trip = 0; trip < loop->trips; ++trip) {
         const std::int64_t iteration = loop->reverse ? loop->trips - 1 - trip : trip;
-        for (int t = loop->first; t <= loop->last; ++t) run_step(call.steps[static_cast<std::size_t>(t)], iteration, worker);
+        for (int t = loop->first; t <= loop->last; ++t)
+          run_step(call.steps[static_cast<std::size_t>(t)], iteration, worker);
       }
       s = loop->last + 1;
       ++loop;
@@ -160,9 +173,11 @@ void CpuExecutable::walk(int list, int number) const {
   }
 }
 
-// Phases of one piece are run by worker 0 without a barrier behind them; the next phase of several pieces waits for it.
+// Phases of one piece are run by worker 0 without a barrier behind them; the next phase of several
+// pieces waits for it.
 void CpuExecutable::run_step(const BoundStep& step, std::int64_t iteration, Worker& worker) const {
-  for (std::size_t i = 0; i < step.base.size(); ++i) worker.operands[i] = step.base[i] + iteration * step.stride[i];
+  for (std::size_t i = 0; i < step.base.size(); ++i)
+    worker.operands[i] = step.base[i] + iteration * step.stride[i];
   const std::vector<int>& phases = step.kernel->phases();
   for (int phase = 0; phase < static_cast<int>(phases.size()); ++phase) {
     const int pieces = phases[static_cast<std::size_t>(phase)];
@@ -183,7 +198,8 @@ void CpuExecutable::run_step(const BoundStep& step, std::int64_t iteration, Work
 std::vector<Shard> CpuExecutable::shards(int reg) {
   const Type& type = module_.registers[static_cast<std::size_t>(reg)].type;
   std::byte* start = memory_.data() + register_offset_[static_cast<std::size_t>(reg)];
-  return {{Dims(type.shape.size(), 0), type.shape, {start, static_cast<std::size_t>(type.bytes())}}};
+  return {
+      {Dims(type.shape.size(), 0), type.shape, {start, static_cast<std::size_t>(type.bytes())}}};
 }
 
 std::string CpuExecutable::describe() const {
@@ -194,11 +210,13 @@ std::string CpuExecutable::describe() const {
       const Kernel& k = *c.kernels[s];
       int pieces = 0;
       for (const int n : k.phases()) pieces += n;
-      out += format("    {}: {}, {} pieces in {} phases\n", c.plan.steps[s].name, k.implementation(), pieces, k.phases().size());
+      out += format("    {}: {}, {} pieces in {} phases\n", c.plan.steps[s].name,
+                    k.implementation(), pieces, k.phases().size());
     }
   }
-  out += format("memory: registers {} bytes, arena {}, scratch {} + {} for each of {} workers\n", constants_offset_,
-                shared_offset_ - arena_offset_, worker_offset_ - shared_offset_, worker_bytes_, pool_->workers());
+  out += format("memory: registers {} bytes, arena {}, scratch {} + {} for each of {} workers\n",
+                constants_offset_, shared_offset_ - arena_offset_, worker_offset_ - shared_offset_,
+                worker_bytes_, pool_->workers());
   return out;
 }
 

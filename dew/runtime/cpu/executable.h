@@ -61,7 +61,8 @@ class CpuExecutable : public Executable {
   std::vector<std::vector<BoundCall>> lists_;
   Memory memory_;  // registers, constants, arena, shared scratch, scratch of each worker
   std::vector<std::size_t> register_offset_;
-  std::size_t constants_offset_ = 0, arena_offset_ = 0, shared_offset_ = 0, worker_offset_ = 0, worker_bytes_ = 0;
+  std::size_t constants_offset_ = 0, arena_offset_ = 0, shared_offset_ = 0, worker_offset_ = 0,
+              worker_bytes_ = 0;
   std::size_t max_operands_ = 0;
   mutable std::vector<std::vector<std::byte*>> operand_space_;  // one for each worker
   std::vector<std::function<void(int)>> bodies_;                // one for each list

@@ -40,17 +40,21 @@ Program training(std::int64_t rows, std::int64_t width, std::int64_t layers) {
     body->output("c", c + tanh(linear(rms_norm(c, si, 1e-5).y, wi) + bi));
   }
   const Scan s = scan(body, std::vector<Value>{x}, std::vector<Value>{w, b, scale}, {}, layers);
-  const Value loss = sum_all(s.carries[0] * s.carries[0]) * (0.5 / static_cast<double>(rows * width));
+  const Value loss =
+      sum_all(s.carries[0] * s.carries[0]) * (0.5 / static_cast<double>(rows * width));
   p.output("loss", loss);
   const std::vector<Value> wrt{w, b, scale};
   const std::vector<Value> grads = gradients(p, loss, wrt);
-  for (std::size_t i = 0; i < wrt.size(); ++i) p.output(p.info(wrt[i]).name, wrt[i] - grads[i] * 0.1);
+  for (std::size_t i = 0; i < wrt.size(); ++i)
+    p.output(p.info(wrt[i]).name, wrt[i] - grads[i] * 0.1);
   return without_dead_code(accumulate_in_scans(simplify(without_duplicates(p))));
 }
 
 Module module_of(const Program& p) {
   Module m;
-  for (const int id : p.inputs()) m.add_register(p.values()[static_cast<std::size_t>(id)].name, p.values()[static_cast<std::size_t>(id)].type);
+  for (const int id : p.inputs())
+    m.add_register(p.values()[static_cast<std::size_t>(id)].name,
+                   p.values()[static_cast<std::size_t>(id)].type);
   m.add_register("loss", {DType::f32, {}});
   m.programs.push_back(p);
   CallList list{.name = "train", .calls = {}};
@@ -72,9 +76,11 @@ std::vector<Array> random_inputs(const Program& p) {
 }
 
 std::vector<std::vector<std::byte>> run(const Program& p, int workers, int steps) {
-  cpu::CpuExecutable executable(module_of(p), std::make_shared<cpu::Pool>(workers, cpu::onednn_thread_init));
+  cpu::CpuExecutable executable(module_of(p),
+                                std::make_shared<cpu::Pool>(workers, cpu::onednn_thread_init));
   const std::vector<Array> inputs = random_inputs(p);
-  for (std::size_t i = 0; i < inputs.size(); ++i) store(inputs[i], DType::f32, executable.shards(static_cast<int>(i)).front().bytes.data());
+  for (std::size_t i = 0; i < inputs.size(); ++i)
+    store(inputs[i], DType::f32, executable.shards(static_cast<int>(i)).front().bytes.data());
   for (int s = 0; s < steps; ++s) executable.run(0);
   std::vector<std::vector<std::byte>> out;
   for (std::size_t r = 0; r < executable.module().registers.size(); ++r) {
@@ -89,20 +95,24 @@ TEST(CpuExecutable, OneStepEqualsTheInterpreter) {
   const std::vector<Array> want = interpret(p, random_inputs(p));
   const auto got = run(p, 2, 1);
   for (std::size_t o = 0; o < want.size(); ++o) {
-    const int reg = module_of(p).register_index(p.outputs()[o].name);
-    const Type& type = module_of(p).registers[static_cast<std::size_t>(reg)].type;
+    const Module module = module_of(p);
+    const int reg = module.register_index(p.outputs()[o].name);
+    const Type& type = module.registers[static_cast<std::size_t>(reg)].type;
     const Array have = load(type, got[static_cast<std::size_t>(reg)].data());
     for (std::size_t k = 0; k < have.data.size(); ++k) {
-      EXPECT_NEAR(have.data[k], want[o].data[k], 1e-5 * (1 + std::abs(want[o].data[k]))) << p.outputs()[o].name << " " << k;
+      EXPECT_NEAR(have.data[k], want[o].data[k], 1e-5 * (1 + std::abs(want[o].data[k])))
+          << p.outputs()[o].name << " " << k;
     }
   }
 }
 
 TEST(CpuExecutable, SameBitsForAnyNumberOfWorkers) {
-  for (const auto& [rows, width] : {std::pair<std::int64_t, std::int64_t>{5, 7}, {40, 96}, {130, 200}}) {
+  for (const auto& [rows, width] :
+       {std::pair<std::int64_t, std::int64_t>{5, 7}, {40, 96}, {130, 200}}) {
     const Program p = training(rows, width, 2);
     const auto one = run(p, 1, 3);
-    for (const int workers : {2, 3, 4}) EXPECT_EQ(one, run(p, workers, 3)) << rows << " x " << width << ", " << workers;
+    for (const int workers : {2, 3, 4})
+      EXPECT_EQ(one, run(p, workers, 3)) << rows << " x " << width << ", " << workers;
   }
 }
 
@@ -117,17 +127,20 @@ TEST(CpuExecutable, SlicedInputsAndReplacedRegisters) {
   CallList list{.name = "all", .calls = {}};
   for (int i = 0; i < 4; ++i) add_call(m, list, 0, {"x"}, i);
   m.lists.push_back(list);
-  cpu::CpuExecutable executable(std::move(m), std::make_shared<cpu::Pool>(2, cpu::onednn_thread_init));
+  cpu::CpuExecutable executable(std::move(m),
+                                std::make_shared<cpu::Pool>(2, cpu::onednn_thread_init));
   Array xs(Dims{4, 3});
   for (std::size_t i = 0; i < 12; ++i) xs.data[i] = static_cast<double>(i);
   store(xs, DType::f32, executable.shards(1).front().bytes.data());
   executable.run(0);
-  EXPECT_EQ(load({DType::f32, {3}}, executable.shards(0).front().bytes.data()).data, (std::vector<double>{18, 22, 26}));
+  EXPECT_EQ(load({DType::f32, {3}}, executable.shards(0).front().bytes.data()).data,
+            (std::vector<double>{18, 22, 26}));
 }
 
 TEST(CpuExecutable, ADescriptionNamesKernels) {
   const Program p = training(2, 4, 2);
-  cpu::CpuExecutable executable(module_of(p), std::make_shared<cpu::Pool>(1, cpu::onednn_thread_init));
+  cpu::CpuExecutable executable(module_of(p),
+                                std::make_shared<cpu::Pool>(1, cpu::onednn_thread_init));
   EXPECT_NE(executable.describe().find("plan training"), std::string::npos);
   EXPECT_GT(executable.planned_bytes(), 0);
 }

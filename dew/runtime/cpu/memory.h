@@ -9,7 +9,8 @@ namespace dew::cpu {
 class Memory {
  public:
   Memory() = default;
-  explicit Memory(std::size_t bytes);  // ErrorCode::usage with the size if the system has not that much
+  explicit Memory(
+      std::size_t bytes);  // ErrorCode::usage with the size if the system has not that much
   ~Memory();
   Memory(Memory&& other) noexcept;
   Memory& operator=(Memory&& other) noexcept;

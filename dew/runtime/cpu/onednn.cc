@@ -1,6 +1,5 @@
 #include "dew/runtime/cpu/onednn.h"
 
-#include <omp.h>
 #include <oneapi/dnnl/dnnl.h>
 
 #include <algorithm>
@@ -11,6 +10,10 @@
 
 #include "dew/base/error.h"
 #include "dew/base/format.h"
+
+// Of the library that oneDNN was built with. Declared here because omp.h belongs to the compiler,
+// and clang's is a package of its own.
+extern "C" void omp_set_num_threads(int count);
 
 namespace dew::cpu {
 namespace {
@@ -23,7 +26,8 @@ struct InsideOneDnn {
 };
 
 void check(dnnl_status_t status, const char* what) {
-  DEW_CHECK(status == dnnl_success, format("oneDNN: {} gave status {}", what, static_cast<int>(status)));
+  DEW_CHECK(status == dnnl_success,
+            format("oneDNN: {} gave status {}", what, static_cast<int>(status)));
 }
 
 dnnl_engine_t engine() {
@@ -41,7 +45,8 @@ std::mutex g_numbers_mutex;
 std::vector<int> g_free_numbers;  // left by finished threads
 int g_numbers = 0;                // given out so far
 
-// As many threads as there are cores, and a few that make kernels. A thread beyond them works too, a little slower.
+// As many threads as there are cores, and a few that make kernels. A thread beyond them works too,
+// a little slower.
 int prepared_threads() {
   static const int count = static_cast<int>(std::max(std::thread::hardware_concurrency(), 4u)) + 8;
   return count;
@@ -83,23 +88,29 @@ dnnl_data_type_t data_type(DType dtype) {
   return dtype == DType::f32 ? dnnl_f32 : dnnl_bf16;
 }
 
-// A matrix, or `batch` of them.
-dnnl_memory_desc_t matrix(std::int64_t batch, std::int64_t rows, std::int64_t cols, std::array<std::int64_t, 3> strides,
-                          DType dtype) {
-  const dnnl_dims_t dims = {batch, rows, cols};
-  const dnnl_dims_t steps = {strides[0], strides[1], strides[2]};
-  const int skip = batch == 1 ? 1 : 0;
+// A matrix, or `batch` of them. Batches are the second of four dimensions, which is how oneDNN
+// knows the layout [rows, batch, cols] (of attention's heads) as one that its best kernels take.
+dnnl_memory_desc_t matrix(std::int64_t batch, std::int64_t rows, std::int64_t cols,
+                          std::array<std::int64_t, 3> strides, DType dtype) {
+  const dnnl_dims_t dims = {1, batch, rows, cols};
+  const std::int64_t whole = std::max({batch * strides[0], rows * strides[1], cols * strides[2]});
+  const dnnl_dims_t steps = {whole, strides[0], strides[1], strides[2]};
+  const int skip = batch == 1 ? 2 : 0;
   dnnl_memory_desc_t desc;
-  check(dnnl_memory_desc_init_by_strides(&desc, 3 - skip, dims + skip, data_type(dtype), steps + skip), "strides");
+  check(dnnl_memory_desc_init_by_strides(&desc, 4 - skip, dims + skip, data_type(dtype),
+                                         steps + skip),
+        "strides");
   return desc;
 }
 
 std::string describe(const ProductShape& s) {
-  return format("{} x [{},{}] ({},{}) times [{},{}] ({},{}) to row stride {}, {} -> {}{}", s.batch, s.m, s.k, s.a_row,
-                s.a_col, s.k, s.n, s.b_row, s.b_col, s.c_row, name(s.in), name(s.out), s.accumulate ? ", added" : "");
+  return format("{} x [{},{}] ({},{}) times [{},{}] ({},{}) to row stride {}, {} -> {}{}", s.batch,
+                s.m, s.k, s.a_row, s.a_col, s.k, s.n, s.b_row, s.b_col, s.c_row, name(s.in),
+                name(s.out), s.accumulate ? ", added" : "");
 }
 
-// A dimension of size 1 has any stride: give it the one that a dense matrix has, or oneDNN takes a slower kernel.
+// A dimension of size 1 has any stride: give it the one that a dense matrix has, or oneDNN takes a
+// slower kernel.
 void settle(std::int64_t rows, std::int64_t cols, std::int64_t& row, std::int64_t& col) {
   if (cols == 1) col = row == 1 ? rows : 1;
   if (rows == 1) row = col == 1 ? cols : 1;
@@ -119,7 +130,8 @@ struct Attributes {
 
   explicit Attributes(bool accumulate) {
     check(dnnl_primitive_attr_create(&attr), "attributes");
-    check(dnnl_primitive_attr_set_scratchpad_mode(attr, dnnl_scratchpad_mode_user), "scratchpad mode");
+    check(dnnl_primitive_attr_set_scratchpad_mode(attr, dnnl_scratchpad_mode_user),
+          "scratchpad mode");
     if (!accumulate) return;
     check(dnnl_post_ops_create(&post_ops), "post-ops");
     check(dnnl_post_ops_append_sum(post_ops, 1.0f), "post-op sum");
@@ -139,7 +151,8 @@ struct Arguments {
   dnnl_exec_arg_t list[kCount] = {};
 
   void create(const std::array<dnnl_memory_desc_t, kCount>& descs) {
-    constexpr int kNames[kCount] = {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST, DNNL_ARG_SCRATCHPAD};
+    constexpr int kNames[kCount] = {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST,
+                                    DNNL_ARG_SCRATCHPAD};
     for (std::size_t i = 0; i < kCount; ++i) {
       list[i].arg = kNames[i];
       check(dnnl_memory_create(&list[i].memory, &descs[i], engine(), DNNL_MEMORY_NONE), "memory");
@@ -158,8 +171,8 @@ struct Arguments {
 void onednn_thread_init() { thread_state(); }
 
 bool onednn_has_fast_bf16() {
-  static const bool has =
-      (dnnl_get_effective_cpu_isa() & dnnl_cpu_isa_avx512_core_bf16) == dnnl_cpu_isa_avx512_core_bf16;
+  static const bool has = (dnnl_get_effective_cpu_isa() & dnnl_cpu_isa_avx512_core_bf16) ==
+                          dnnl_cpu_isa_avx512_core_bf16;
   return has;
 }
 
@@ -190,11 +203,13 @@ void Product::Impl::make() {
   descs[1] = matrix(s.batch, s.k, s.n, {s.b_batch, s.b_row, s.b_col}, s.in);
   descs[2] = matrix(s.batch, s.m, s.n, {s.c_batch, s.c_row, 1}, s.out);
   dnnl_matmul_desc_t desc;
-  check(dnnl_matmul_desc_init(&desc, &descs[0], &descs[1], nullptr, &descs[2]), "matmul descriptor");
+  check(dnnl_matmul_desc_init(&desc, &descs[0], &descs[1], nullptr, &descs[2]),
+        "matmul descriptor");
 
   const Attributes attributes(s.accumulate);
   dnnl_primitive_desc_t found = nullptr;
-  const dnnl_status_t status = dnnl_primitive_desc_create(&found, &desc, attributes.attr, engine(), nullptr);
+  const dnnl_status_t status =
+      dnnl_primitive_desc_create(&found, &desc, attributes.attr, engine(), nullptr);
   DEW_CHECK(status == dnnl_success, "oneDNN has no product " + describe(shape));
   const std::unique_ptr<dnnl_primitive_desc, decltype(&dnnl_primitive_desc_destroy)> owner(
       found, &dnnl_primitive_desc_destroy);
@@ -202,7 +217,8 @@ void Product::Impl::make() {
   const char* info = nullptr;
   check(dnnl_primitive_desc_query(found, dnnl_query_impl_info_str, 0, &info), "implementation");
   implementation = info;
-  DEW_CHECK(!implementation.starts_with("ref"), "oneDNN has only a reference product " + describe(shape));
+  DEW_CHECK(!implementation.starts_with("ref"),
+            "oneDNN has only a reference product " + describe(shape));
   descs[3] = *dnnl_primitive_desc_query_md(found, dnnl_query_scratchpad_md, 0);
   scratch_bytes = dnnl_memory_desc_get_size(&descs[3]);
   check(dnnl_primitive_create(&primitive, found), "primitive");
@@ -212,7 +228,8 @@ void Product::Impl::make() {
 }
 
 Product::Product(const ProductShape& shape) : impl_(std::make_unique<Impl>(shape)) {
-  DEW_CHECK(shape.m > 0 && shape.n > 0 && shape.k > 0 && shape.batch > 0, "empty product " + describe(shape));
+  DEW_CHECK(shape.m > 0 && shape.n > 0 && shape.k > 0 && shape.batch > 0,
+            "empty product " + describe(shape));
   onednn_thread_init();
   const InsideOneDnn inside;
   impl_->make();
@@ -231,8 +248,10 @@ void Product::execute(const void* a, const void* b, void* c, void* scratch) cons
   if (!prepared) own.create(impl_->descs);
   const Arguments& arguments = prepared ? impl_->of_thread[number] : own;
   void* const addresses[] = {const_cast<void*>(a), const_cast<void*>(b), c, scratch};
-  for (int i = 0; i < Arguments::kCount; ++i) dnnl_memory_set_data_handle(arguments.list[i].memory, addresses[i]);
-  check(dnnl_primitive_execute(impl_->primitive, thread.stream, Arguments::kCount, arguments.list), "execute");
+  for (int i = 0; i < Arguments::kCount; ++i)
+    dnnl_memory_set_data_handle(arguments.list[i].memory, addresses[i]);
+  check(dnnl_primitive_execute(impl_->primitive, thread.stream, Arguments::kCount, arguments.list),
+        "execute");
   if (!prepared) own.destroy();
 }
 

@@ -12,7 +12,8 @@ namespace dew::cpu {
 // Threads that wait spin for a few microseconds, then sleep.
 class Pool {
  public:
-  // Starts workers - 1 threads; the caller of run() is the remaining worker, number 0. `start` runs once on each thread.
+  // Starts workers - 1 threads; the caller of run() is the remaining worker, number 0. `start` runs
+  // once on each thread.
   Pool(int workers, std::function<void()> start);
   ~Pool();
   Pool(const Pool&) = delete;
@@ -23,7 +24,8 @@ class Pool {
   // Runs body(worker) on all workers at once and returns when all have returned. Not reentrant.
   void run(const std::function<void(int)>& body);
 
-  // For bodies: returns when all workers have arrived; then the number of taken pieces is zero again.
+  // For bodies: returns when all workers have arrived; then the number of taken pieces is zero
+  // again.
   void barrier();
 
   // For bodies: the number of the next piece of the current phase.

@@ -7,14 +7,16 @@
 namespace dew::cpu {
 namespace {
 
-// Phases of different sizes; every piece runs once, and a phase sees all that the one before it wrote.
+// Phases of different sizes; every piece runs once, and a phase sees all that the one before it
+// wrote.
 TEST(Pool, PiecesRunOnceAndPhasesAreOrdered) {
   for (const int workers : {1, 2, 3, 5}) {
     Pool pool(workers, [] {});
     for (int repeat = 0; repeat < 50; ++repeat) {
       constexpr int kPhases = 8;
       std::vector<std::vector<int>> counts;
-      for (int phase = 0; phase < kPhases; ++phase) counts.emplace_back(static_cast<std::size_t>(phase * 7 % 5 + 1), 0);
+      for (int phase = 0; phase < kPhases; ++phase)
+        counts.emplace_back(static_cast<std::size_t>(phase * 7 % 5 + 1), 0);
       std::atomic<int> wrong{0};
       pool.run([&](int) {
         for (int phase = 0; phase < kPhases; ++phase) {

@@ -17,7 +17,8 @@ Blocks::Blocks(std::int64_t n, std::int64_t most, std::int64_t unit) : total(n) 
   count = (n + size - 1) / size;
 }
 
-std::string attention_task(const Step& step, std::size_t inputs, std::size_t outputs, AttentionTask& task) {
+std::string attention_task(const Step& step, std::size_t inputs, std::size_t outputs,
+                           AttentionTask& task) {
   if (step.inputs.size() != inputs || step.outputs.size() != outputs) return "attention: operands";
   const Type &q = step.inputs[kQ].type, &k = step.inputs[kK].type;
   if (q.dtype != DType::f32 && q.dtype != DType::bf16) return "attention: q must be f32 or bf16";
@@ -43,26 +44,27 @@ Probability AttentionTask::probability() const {
   return dtype == DType::bf16 ? Probability::rounded : Probability::f32;
 }
 
-Matrix AttentionTask::head(const KernelArgs& args, std::size_t operand, std::int64_t row, std::int64_t first,
-                           std::int64_t head) const {
+Matrix AttentionTask::head(const KernelArgs& args, std::size_t operand, std::int64_t row,
+                           std::int64_t first, std::int64_t head) const {
   const Dims& s = views[operand].strides;
   const std::int64_t offset = row * s[0] + first * s[1] + head * s[2];
   return {args.operands[operand] + offset * byte_size(dtype), dtype, s[1], s[3]};
 }
 
-float* AttentionTask::number(const KernelArgs& args, std::size_t operand, std::int64_t row, std::int64_t query,
-                             std::int64_t head) const {
+float* AttentionTask::number(const KernelArgs& args, std::size_t operand, std::int64_t row,
+                             std::int64_t query, std::int64_t head) const {
   const Dims& s = views[operand].strides;
   return reinterpret_cast<float*>(args.operands[operand]) + row * s[0] + query * s[1] + head * s[2];
 }
 
-void pack_rows(const Matrix& from, const Matrix& to, std::int64_t rows, std::int64_t padded, std::int64_t width) {
+void pack_rows(const Matrix& from, const Matrix& to, std::int64_t rows, std::int64_t padded,
+               std::int64_t width) {
   copy_matrix(from, to, rows, width);
   if (padded > rows) fill_zero({to.at(rows, 0), to.dtype, to.row, to.col}, padded - rows, width);
 }
 
-ScoreBlock score_block(const AttentionTask& task, const RowMask& mask, std::int64_t query, const Run& run, void* scores,
-                       void* p) {
+ScoreBlock score_block(const AttentionTask& task, const RowMask& mask, std::int64_t query,
+                       const Run& run, void* scores, void* p) {
   const std::int64_t key = task.k.begin(run.begin);
   ScoreBlock b;
   b.scores = static_cast<float*>(scores);
@@ -72,13 +74,16 @@ ScoreBlock score_block(const AttentionTask& task, const RowMask& mask, std::int6
   b.keys = std::min(b.columns, task.k.total - key);
   b.masked = run.masked;
   if (b.keys < b.columns) b.masked |= 1u << (run.count() - 1);
-  b.mask = {mask.low + query, mask.high + query, mask.q_segment + query, mask.position + key, mask.k_segment + key};
+  b.mask = {mask.low + query, mask.high + query, mask.q_segment + query, mask.position + key,
+            mask.k_segment + key};
   b.scale = {static_cast<float>(task.attrs.scale), static_cast<float>(task.attrs.softcap)};
   b.p = p;
   return b;
 }
 
-const Product& RunProducts::of(const Run& run) const { return products_[static_cast<std::size_t>(run.count() - 1)]; }
+const Product& RunProducts::of(const Run& run) const {
+  return products_[static_cast<std::size_t>(run.count() - 1)];
+}
 
 std::size_t RunProducts::scratch_bytes() const {
   std::size_t most = 0;
@@ -88,7 +93,8 @@ std::size_t RunProducts::scratch_bytes() const {
 
 namespace {
 
-// A piece is up to 512 queries of one head: their state waits in scratch while runs of keys come by, each copied once.
+// A piece is up to 512 queries of one head: their state waits in scratch while runs of keys come
+// by, each copied once.
 class AttentionForward : public Kernel {
  public:
   explicit AttentionForward(const AttentionTask& task);
@@ -103,23 +109,29 @@ class AttentionForward : public Kernel {
  private:
   enum Output { kO = kWindow + 1, kLseOut };
 
-  void run_piece(const KernelArgs& args, std::int64_t row, std::int64_t head, std::int64_t piece) const noexcept;
-  void load_keys(const KernelArgs& args, std::int64_t row, std::int64_t head, std::int64_t begin, std::int64_t end) const;
-  void attend(std::byte* scratch, const RowMask& mask, std::int64_t first, std::int64_t block, const Run& run,
-              std::int64_t loaded) const noexcept;
-  void store(const KernelArgs& args, std::int64_t row, std::int64_t head, std::int64_t first, std::int64_t blocks) const;
+  void run_piece(const KernelArgs& args, std::int64_t row, std::int64_t head,
+                 std::int64_t piece) const noexcept;
+  void load_keys(const KernelArgs& args, std::int64_t row, std::int64_t head, std::int64_t begin,
+                 std::int64_t end) const;
+  void attend(std::byte* scratch, const RowMask& mask, std::int64_t first, std::int64_t block,
+              const Run& run, std::int64_t loaded) const noexcept;
+  void store(const KernelArgs& args, std::int64_t row, std::int64_t head, std::int64_t first,
+             std::int64_t blocks) const;
 
   SoftmaxState state(std::byte* scratch, std::int64_t block) const {
     const std::int64_t at = block * task_.q.size;
-    return {reinterpret_cast<float*>(scratch + most_) + at, reinterpret_cast<float*>(scratch + sum_) + at,
-            reinterpret_cast<float*>(scratch + output_) + at * task_.width, task_.width};
+    return {reinterpret_cast<float*>(scratch + most_) + at,
+            reinterpret_cast<float*>(scratch + sum_) + at,
+            reinterpret_cast<float*>(scratch + output_) + at * task_.width, task_.width,
+            task_.width};
   }
 
   AttentionTask task_;
   AttentionMask mask_;
   Blocks pieces_;  // of query blocks
   RunProducts scores_, values_;
-  std::size_t q_ = 0, k_ = 0, v_ = 0, score_ = 0, p_ = 0, output_ = 0, most_ = 0, sum_ = 0, lse_ = 0, product_ = 0;
+  std::size_t q_ = 0, k_ = 0, v_ = 0, score_ = 0, p_ = 0, output_ = 0, most_ = 0, sum_ = 0,
+              lse_ = 0, product_ = 0;
 };
 
 AttentionForward::AttentionForward(const AttentionTask& task) : task_(task), mask_(task) {
@@ -133,14 +145,22 @@ AttentionForward::AttentionForward(const AttentionTask& task) : task_(task), mas
   phases_ = {static_cast<int>(task.rows), static_cast<int>(heads * pieces_.count)};
   shared_scratch_ = mask_.bytes();
   scores_ = RunProducts(task, [&](std::int64_t n) {
-    return ProductShape{.m = q, .n = n, .k = d, .a_row = d, .b_row = 1, .b_col = d, .c_row = n, .in = task.product};
+    return ProductShape{
+        .m = q, .n = n, .k = d, .a_row = d, .b_row = 1, .b_col = d, .c_row = n, .in = task.product};
   });
   values_ = RunProducts(task, [&](std::int64_t n) {
-    return ProductShape{
-        .m = q, .n = d, .k = n, .a_row = n, .b_row = d, .c_row = d, .in = task.product, .accumulate = true};
+    return ProductShape{.m = q,
+                        .n = d,
+                        .k = n,
+                        .a_row = n,
+                        .b_row = d,
+                        .c_row = d,
+                        .in = task.product,
+                        .accumulate = true};
   });
   Regions r;
-  const std::int64_t bytes = byte_size(task.product), queries = pieces_.size * q, keys = task.run_keys();
+  const std::int64_t bytes = byte_size(task.product), queries = pieces_.size * q,
+                     keys = task.run_keys();
   q_ = r.add(queries * d * bytes);
   k_ = r.add(keys * d * bytes);
   v_ = r.add(keys * d * bytes);
@@ -150,7 +170,8 @@ AttentionForward::AttentionForward(const AttentionTask& task) : task_(task), mas
   most_ = r.add(queries * 4);
   sum_ = r.add(queries * 4);
   lse_ = r.add(q * 4);
-  product_ = r.add(static_cast<std::int64_t>(std::max(scores_.scratch_bytes(), values_.scratch_bytes())));
+  product_ =
+      r.add(static_cast<std::int64_t>(std::max(scores_.scratch_bytes(), values_.scratch_bytes())));
   worker_scratch_ = r.total();
   implementation_ = "onednn" + scores_.implementation() + " tiles, highway softmax";
 }
@@ -159,7 +180,8 @@ void AttentionForward::run_piece(const KernelArgs& args, std::int64_t row, std::
                                  std::int64_t piece) const noexcept {
   const std::int64_t first = pieces_.begin(piece), blocks = pieces_.length(piece);
   const std::int64_t begin = task_.q.begin(first), queries = blocks * task_.q.size;
-  pack_rows(task_.head(args, kQ, row, begin, head), {args.worker + q_, task_.product, task_.width, 1},
+  pack_rows(task_.head(args, kQ, row, begin, head),
+            {args.worker + q_, task_.product, task_.width, 1},
             std::min(queries, task_.q.total - begin), queries, task_.width);
   const SoftmaxState all = state(args.worker, 0);
   std::fill_n(all.most, queries, -std::numeric_limits<float>::infinity());
@@ -187,18 +209,20 @@ void AttentionForward::run_piece(const KernelArgs& args, std::int64_t row, std::
 }
 
 // Copies key blocks [begin, end) to scratch.
-void AttentionForward::load_keys(const KernelArgs& args, std::int64_t row, std::int64_t head, std::int64_t begin,
-                                 std::int64_t end) const {
+void AttentionForward::load_keys(const KernelArgs& args, std::int64_t row, std::int64_t head,
+                                 std::int64_t begin, std::int64_t end) const {
   const std::int64_t key = task_.k.begin(begin), padded = task_.k.begin(end) - key;
   const std::int64_t real = std::min(padded, task_.k.total - key), kv_head = head / task_.group;
-  const Matrix k{args.worker + k_, task_.product, task_.width, 1}, v{args.worker + v_, task_.product, task_.width, 1};
+  const Matrix k{args.worker + k_, task_.product, task_.width, 1},
+      v{args.worker + v_, task_.product, task_.width, 1};
   pack_rows(task_.head(args, kK, row, key, kv_head), k, real, padded, task_.width);
   pack_rows(task_.head(args, kV, row, key, kv_head), v, real, padded, task_.width);
 }
 
 // Query block `block` of the piece meets a run of keys; scratch holds keys from block `loaded` on.
-void AttentionForward::attend(std::byte* scratch, const RowMask& mask, std::int64_t first, std::int64_t block,
-                              const Run& run, std::int64_t loaded) const noexcept {
+void AttentionForward::attend(std::byte* scratch, const RowMask& mask, std::int64_t first,
+                              std::int64_t block, const Run& run,
+                              std::int64_t loaded) const noexcept {
   const std::int64_t bytes = byte_size(task_.product), key = task_.k.begin(run.begin);
   const std::int64_t k_offset = (key - task_.k.begin(loaded)) * task_.width * bytes;
   const SoftmaxState now = state(scratch, block);
@@ -211,15 +235,17 @@ void AttentionForward::attend(std::byte* scratch, const RowMask& mask, std::int6
   values_.of(run).execute(b.p, scratch + v_ + k_offset, now.output, scratch + product_);
 }
 
-void AttentionForward::store(const KernelArgs& args, std::int64_t row, std::int64_t head, std::int64_t first,
-                             std::int64_t blocks) const {
+void AttentionForward::store(const KernelArgs& args, std::int64_t row, std::int64_t head,
+                             std::int64_t first, std::int64_t blocks) const {
   auto* lse = reinterpret_cast<float*>(args.worker + lse_);
   for (std::int64_t i = 0; i < blocks; ++i) {
     const std::int64_t query = task_.q.begin(first + i), n = task_.q.length(first + i);
     const SoftmaxState now = state(args.worker, i);
     finish_rows(now, n, lse);
-    copy_matrix({now.output, DType::f32, task_.width, 1}, task_.head(args, kO, row, query, head), n, task_.width);
-    for (std::int64_t j = 0; j < n; ++j) *task_.number(args, kLseOut, row, query + j, head) = lse[j];
+    copy_matrix({now.output, DType::f32, task_.width, 1}, task_.head(args, kO, row, query, head), n,
+                task_.width);
+    for (std::int64_t j = 0; j < n; ++j)
+      *task_.number(args, kLseOut, row, query + j, head) = lse[j];
   }
 }
 
@@ -229,6 +255,7 @@ std::unique_ptr<Kernel> make_attention(const Step& step, std::string& why_not) {
   AttentionTask task;
   why_not = attention_task(step, 8, 2, task);
   if (!why_not.empty()) return nullptr;
+  if (auto together = make_attention_together(task)) return together;
   return std::make_unique<AttentionForward>(task);
 }
 

@@ -11,7 +11,8 @@ namespace {
 constexpr std::int32_t kLeast = std::numeric_limits<std::int32_t>::min();
 constexpr std::int32_t kMost = std::numeric_limits<std::int32_t>::max();
 
-const std::int32_t* element(const KernelArgs& args, const AttentionTask& task, AttentionInput input, std::int64_t row) {
+const std::int32_t* element(const KernelArgs& args, const AttentionTask& task, AttentionInput input,
+                            std::int64_t row) {
   const auto* base = reinterpret_cast<const std::int32_t*>(args.operands[input]);
   return base + row * task.views[input].strides[0];
 }
@@ -34,14 +35,17 @@ AttentionMask::AttentionMask(const AttentionTask& task) : task_(task) {
 RowMask AttentionMask::row(std::byte* shared, std::int64_t row) const {
   RowMask m{};
   auto* next = reinterpret_cast<std::int32_t*>(shared + static_cast<std::size_t>(row) * row_bytes_);
-  for (auto** numbers : {&m.low, &m.high, &m.q_segment}) *numbers = std::exchange(next, next + task_.q.padded());
-  for (auto** numbers : {&m.position, &m.k_segment}) *numbers = std::exchange(next, next + task_.k.padded());
+  for (auto** numbers : {&m.low, &m.high, &m.q_segment})
+    *numbers = std::exchange(next, next + task_.q.padded());
+  for (auto** numbers : {&m.position, &m.k_segment})
+    *numbers = std::exchange(next, next + task_.k.padded());
   m.q_blocks = reinterpret_cast<QueryBlock*>(next);
   m.k_blocks = reinterpret_cast<KeyBlock*>(m.q_blocks + task_.q.count);
   return m;
 }
 
-void AttentionMask::prepare(const KernelArgs& args, std::byte* shared, std::int64_t row) const noexcept {
+void AttentionMask::prepare(const KernelArgs& args, std::byte* shared,
+                            std::int64_t row) const noexcept {
   const RowMask m = this->row(shared, row);
   const std::int32_t* q_position = element(args, task_, kQPositions, row);
   const std::int32_t* q_segment = element(args, task_, kQSegments, row);
@@ -52,7 +56,8 @@ void AttentionMask::prepare(const KernelArgs& args, std::byte* shared, std::int6
   for (std::int64_t i = 0; i < task_.q.padded(); ++i) {
     const bool real = i < task_.q.total;
     const std::int64_t position = real ? q_position[i * task_.views[kQPositions].strides[1]] : 0;
-    const std::int64_t low = window > 0 ? std::max<std::int64_t>(position - window + 1, kLeast) : kLeast;
+    const std::int64_t low =
+        window > 0 ? std::max<std::int64_t>(position - window + 1, kLeast) : kLeast;
     m.low[i] = real ? static_cast<std::int32_t>(low) : kMost;
     m.high[i] = !real ? kLeast : task_.attrs.causal ? static_cast<std::int32_t>(position) : kMost;
     m.q_segment[i] = real ? q_segment[i * task_.views[kQSegments].strides[1]] : 0;

@@ -1,6 +1,5 @@
 #include "dew/runtime/cpu/kernels/attention_rows.h"
 
-#include <cmath>
 #include <limits>
 
 #include "dew/runtime/cpu/kernels/kernels_highway.h"
@@ -13,9 +12,11 @@
 
 HWY_BEFORE_NAMESPACE();
 namespace dew::cpu::HWY_NAMESPACE {
+namespace {
 
 constexpr float kLog2E = 1.44269504f, kLn2 = 0.693147181f;
-constexpr float kHidden = -std::numeric_limits<float>::infinity();  // score of a key that is not seen
+constexpr float kHidden =
+    -std::numeric_limits<float>::infinity();  // score of a key that is not seen
 
 // Address of element i of probabilities, or of gradients.
 template <Probability kKind>
@@ -29,7 +30,8 @@ HWY_INLINE void StoreAs(VF v, void* base, std::size_t i) {
   if constexpr (kKind == Probability::bf16) {
     StoreNear(v, static_cast<std::uint16_t*>(base) + i);
   } else {
-    hn::StoreU(kKind == Probability::rounded ? RoundNear(v) : v, DF(), static_cast<float*>(base) + i);
+    hn::StoreU(kKind == Probability::rounded ? RoundNear(v) : v, DF(),
+               static_cast<float*>(base) + i);
   }
 }
 
@@ -67,7 +69,8 @@ struct RowSight {
   }
 };
 
-// Scores are products times a factor, unless there is a cap or a negative scale; then they are made first.
+// Scores are products times a factor, unless there is a cap or a negative scale; then they are made
+// first.
 HWY_INLINE VF MakeScore(const ScoreScale& scale, VF product) {
   if (scale.cap == 0) return hn::Mul(product, Const(scale.scale * kLog2E));
   return hn::Mul(Tanh(hn::Mul(product, Const(scale.scale / scale.cap))), Const(scale.cap * kLog2E));
@@ -134,65 +137,75 @@ HWY_INLINE float ExpRow(const float* s, std::size_t columns, float factor, float
 
 HWY_INLINE void ScaleRow(float* x, std::size_t n, float factor) {
   std::size_t i = 0;
-  for (; i + kLanes <= n; i += kLanes) hn::StoreU(hn::Mul(hn::LoadU(DF(), x + i), Const(factor)), DF(), x + i);
+  for (; i + kLanes <= n; i += kLanes)
+    hn::StoreU(hn::Mul(hn::LoadU(DF(), x + i), Const(factor)), DF(), x + i);
   for (; i < n; ++i) x[i] *= factor;
 }
 
-// What the rows of a block share, between the steps of softmax.
-struct RowNumbers {
-  HWY_ALIGN float greatest[kMostRows];  // of the scores, times the factor still missing
-  HWY_ALIGN float shift[kMostRows];     // subtracted from scores
-  HWY_ALIGN float kept[kMostRows];      // factor of what earlier blocks left
-  HWY_ALIGN float sum[kMostRows];
-};
-
-// New maxima, and what follows from them.
-HWY_INLINE void UpdateMaxima(const SoftmaxState& state, std::size_t rows, float factor, RowNumbers& n) {
-  const VF hidden = Const(kHidden);
-  for (std::size_t r = 0; r < rows; r += kLanes) {
-    const std::size_t left = SmallerOf(rows - r, kLanes);
-    const VF before = LoadPart(state.most + r, left);
-    const VF now = hn::Max(before, hn::Mul(hn::Load(DF(), n.greatest + r), Const(factor)));
-    const VF shift = hn::IfThenZeroElse(hn::Eq(now, hidden), now);  // -inf - -inf is NaN
-    // What nothing was added to stays 0 with any factor.
-    const VF kept = hn::IfThenElse(hn::Eq(before, hidden), Const(1.0f), Exp2<true, true>(hn::Sub(before, shift)));
-    hn::Store(shift, DF(), n.shift + r);
-    hn::Store(kept, DF(), n.kept + r);
-    StorePart(now, state.most + r, left);
-  }
+HWY_INLINE float* OutputRow(const SoftmaxState& state, std::size_t r) {
+  return state.output + r * static_cast<std::size_t>(state.output_row);
 }
 
-HWY_INLINE void UpdateSums(const SoftmaxState& state, std::size_t rows, const RowNumbers& n) {
-  const auto width = static_cast<std::size_t>(state.width);
-  for (std::size_t r = 0; r < rows; r += kLanes) {
-    const std::size_t left = SmallerOf(rows - r, kLanes);
-    const VF before = LoadPart(state.sum + r, left);
-    StorePart(hn::MulAdd(before, hn::Load(DF(), n.kept + r), hn::Load(DF(), n.sum + r)), state.sum + r, left);
-  }
+// Numbers of a few rows, one a lane.
+struct GroupState {
+  VF shift;  // subtracted from scores
+  VF kept;   // factor of what earlier blocks left
+};
+
+// New maxima, and what follows from them. `greatest`: of the rows' scores.
+HWY_INLINE GroupState UpdateMaxima(float* most, std::size_t rows, VF greatest) {
+  const VF hidden = Const(kHidden);
+  const VF before = LoadPart(most, rows);
+  const VF now = hn::Max(before, greatest);
+  StorePart(now, most, rows);
+  const VF shift = hn::IfThenZeroElse(hn::Eq(now, hidden), now);  // -inf - -inf is NaN
+  // What nothing was added to stays 0 with any factor.
+  const VF kept =
+      hn::IfThenElse(hn::Eq(before, hidden), Const(1.0f), Exp2<true, true>(hn::Sub(before, shift)));
+  return {shift, kept};
+}
+
+// Rows [first, first + rows): few enough that their scores, once read for the maximum, are still in
+// L1 for the powers.
+template <Probability kKind, bool kMasked>
+HWY_INLINE void SoftmaxGroup(const ScoreBlock& b, const SoftmaxState& state, std::size_t first,
+                             std::size_t rows) {
+  const auto columns = static_cast<std::size_t>(b.columns);
+  const bool made = b.scale.cap > 0 || !(b.scale.scale > 0);
+  const float factor = made ? 1.0f : b.scale.scale * kLog2E;
+  HWY_ALIGN float numbers[kLanes] = {}, kept[kLanes];
   for (std::size_t r = 0; r < rows; ++r) {
-    if (n.kept[r] != 1.0f) ScaleRow(state.output + r * width, width, n.kept[r]);
+    float* s = b.scores + (first + r) * columns;
+    numbers[r] =
+        made ? GreatestOfRow<true>(b, first + r, s) : GreatestOfRow<false>(b, first + r, s);
+  }
+  const GroupState g =
+      UpdateMaxima(state.most + first, rows, hn::Mul(hn::Load(DF(), numbers), Const(factor)));
+  hn::Store(g.shift, DF(), numbers);
+  hn::Store(g.kept, DF(), kept);
+  for (std::size_t r = 0; r < rows; ++r) {
+    const std::size_t at = (first + r) * columns;
+    numbers[r] =
+        ExpRow<kKind, kMasked>(b.scores + at, columns, factor, numbers[r], PlaceOf<kKind>(b.p, at));
+  }
+  const VF before = LoadPart(state.sum + first, rows);
+  StorePart(hn::MulAdd(before, g.kept, hn::Load(DF(), numbers)), state.sum + first, rows);
+  for (std::size_t r = 0; r < rows; ++r) {
+    if (kept[r] != 1.0f)
+      ScaleRow(OutputRow(state, first + r), static_cast<std::size_t>(state.width), kept[r]);
   }
 }
 
 template <Probability kKind, bool kMasked>
 void SoftmaxRows(const ScoreBlock& b, const SoftmaxState& state) {
-  const auto columns = static_cast<std::size_t>(b.columns), rows = static_cast<std::size_t>(b.rows);
-  const bool made = b.scale.cap > 0 || !(b.scale.scale > 0);
-  const float factor = made ? 1.0f : b.scale.scale * kLog2E;
-  RowNumbers n;
-  for (std::size_t r = 0; r < rows; ++r) {
-    float* s = b.scores + r * columns;
-    n.greatest[r] = made ? GreatestOfRow<true>(b, r, s) : GreatestOfRow<false>(b, r, s);
+  const auto rows = static_cast<std::size_t>(b.rows);
+  for (std::size_t r = 0; r < rows; r += kLanes) {
+    SoftmaxGroup<kKind, kMasked>(b, state, r, SmallerOf(rows - r, kLanes));
   }
-  UpdateMaxima(state, rows, factor, n);
-  for (std::size_t r = 0; r < rows; ++r) {
-    void* const p = PlaceOf<kKind>(b.p, r * columns);
-    n.sum[r] = ExpRow<kKind, kMasked>(b.scores + r * columns, columns, factor, n.shift[r], p);
-  }
-  UpdateSums(state, rows, n);
 }
 
-// p = 2^(score - lse), and from do.v (dp) the gradient of q.k: scale p (dp - delta), times the cap's slope.
+// p = 2^(score - lse), and from do.v (dp) the gradient of q.k: scale p (dp - delta), times the
+// cap's slope.
 template <bool kExact, bool kCapped>
 struct GradRow {
   VF factor, cap, scale, lse, delta;
@@ -229,7 +242,8 @@ struct GradRow {
 
 // Columns [i, end) of a row.
 template <Probability kKind, bool kMasked, class Row>
-HWY_INLINE void GradPart(const Row& row, const RowSight* sight, std::size_t i, std::size_t end, void* p, void* ds) {
+HWY_INLINE void GradPart(const Row& row, const RowSight* sight, std::size_t i, std::size_t end,
+                         void* p, void* ds) {
   for (; i + 2 * kLanes <= end; i += 2 * kLanes) {
     VF p0, p1, ds0, ds1;
     row.template At<kMasked>(i, sight, p0, ds0);
@@ -279,29 +293,42 @@ void GradAs(const ScoreBlock& b, const GradBlock& g) {
 
 void Softmax(const ScoreBlock& b, const SoftmaxState& state, Probability kind) {
   switch (kind) {
-    case Probability::f32: return SoftmaxAs<Probability::f32>(b, state);
-    case Probability::bf16: return SoftmaxAs<Probability::bf16>(b, state);
-    case Probability::rounded: return SoftmaxAs<Probability::rounded>(b, state);
+    case Probability::f32:
+      return SoftmaxAs<Probability::f32>(b, state);
+    case Probability::bf16:
+      return SoftmaxAs<Probability::bf16>(b, state);
+    case Probability::rounded:
+      return SoftmaxAs<Probability::rounded>(b, state);
   }
 }
 
 void Grad(const ScoreBlock& b, const GradBlock& g, Probability kind) {
   switch (kind) {
-    case Probability::f32: return GradAs<Probability::f32>(b, g);
-    case Probability::bf16: return GradAs<Probability::bf16>(b, g);
-    case Probability::rounded: return GradAs<Probability::rounded>(b, g);
+    case Probability::f32:
+      return GradAs<Probability::f32>(b, g);
+    case Probability::bf16:
+      return GradAs<Probability::bf16>(b, g);
+    case Probability::rounded:
+      return GradAs<Probability::rounded>(b, g);
   }
 }
 
-void Finish(const SoftmaxState& state, std::int64_t rows, float* lse) {
-  const auto width = static_cast<std::size_t>(state.width);
-  for (std::size_t r = 0; r < static_cast<std::size_t>(rows); ++r) {
-    const bool saw_nothing = state.sum[r] == 0;
-    ScaleRow(state.output + r * width, width, saw_nothing ? 0.0f : 1.0f / state.sum[r]);
-    lse[r] = saw_nothing ? kHidden : state.most[r] * kLn2 + std::log(state.sum[r]);
+void Finish(const SoftmaxState& state, std::int64_t count, float* lse) {
+  const auto rows = static_cast<std::size_t>(count);
+  for (std::size_t r = 0; r < rows; r += kLanes) {
+    const std::size_t left = SmallerOf(rows - r, kLanes);
+    const VF sum = LoadPart(state.sum + r, left), most = LoadPart(state.most + r, left);
+    const auto saw_nothing = hn::Eq(sum, hn::Zero(DF()));
+    const VF seen = hn::MulAdd(most, Const(kLn2), Log(sum));
+    StorePart(hn::IfThenElse(saw_nothing, Const(kHidden), seen), lse + r, left);
+    StorePart(hn::IfThenZeroElse(saw_nothing, hn::Div(Const(1.0f), sum)), state.sum + r, left);
+  }
+  for (std::size_t r = 0; r < rows; ++r) {
+    ScaleRow(OutputRow(state, r), static_cast<std::size_t>(state.width), state.sum[r]);
   }
 }
 
+}  // namespace
 }  // namespace dew::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 

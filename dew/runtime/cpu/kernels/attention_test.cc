@@ -2,6 +2,7 @@
 
 #include "dew/ops/ops.h"
 #include "dew/runtime/cpu/kernels/dot_test_runner.h"
+#include "dew/runtime/cpu/kernels/kernel_test_util.h"
 #include "dew/runtime/cpu/kernels/kernels_onednn.h"
 
 namespace dew::cpu {
@@ -12,9 +13,9 @@ struct Case {
   std::int64_t b = 1, t = 1, s = 1, h = 1, kv = 1, d = 8;
   AttentionAttrs attrs = {};
   std::int32_t window = 0;
-  std::int64_t gap = 0;          // between rows of q, k, v and results
-  Dims order = {};               // of their dimensions in memory
-  double slack = 1;              // times the usual tolerance
+  std::int64_t gap = 0;  // between rows of q, k, v and results
+  Dims order = {};       // of their dimensions in memory
+  double slack = 1;      // times the usual tolerance
   enum Layout { plain, packed, pads, random, later_queries } layout = plain;
 };
 
@@ -24,13 +25,22 @@ struct Arrays {
   TestArray o, lse, dq, dk, dv;
 
   Arrays(const Case& c, DType dtype)
-      : q(dtype, {c.b, c.t, c.h, c.d}, c.order, c.gap), k(dtype, {c.b, c.s, c.kv, c.d}, c.order, c.gap),
-        v(dtype, {c.b, c.s, c.kv, c.d}, c.order, c.gap), q_positions(DType::i32, {c.b, c.t}),
-        k_positions(DType::i32, {c.b, c.s}, {}, 3), q_segments(DType::i32, {c.b, c.t}), k_segments(DType::i32, {c.b, c.s}),
-        window(DType::i32, {}), lse_in(DType::f32, {c.b, c.t, c.h}), delta(DType::f32, {c.b, c.t, c.h}, {2, 0, 1}),
-        d_o(dtype, {c.b, c.t, c.h, c.d}, c.order, c.gap), o(dtype, {c.b, c.t, c.h, c.d}, c.order, c.gap),
-        lse(DType::f32, {c.b, c.t, c.h}), dq(dtype, {c.b, c.t, c.h, c.d}, c.order, c.gap),
-        dk(dtype, {c.b, c.s, c.kv, c.d}, c.order, c.gap), dv(dtype, {c.b, c.s, c.kv, c.d}, c.order, c.gap) {
+      : q(dtype, {c.b, c.t, c.h, c.d}, c.order, c.gap),
+        k(dtype, {c.b, c.s, c.kv, c.d}, c.order, c.gap),
+        v(dtype, {c.b, c.s, c.kv, c.d}, c.order, c.gap),
+        q_positions(DType::i32, {c.b, c.t}),
+        k_positions(DType::i32, {c.b, c.s}, {}, 3),
+        q_segments(DType::i32, {c.b, c.t}),
+        k_segments(DType::i32, {c.b, c.s}),
+        window(DType::i32, {}),
+        lse_in(DType::f32, {c.b, c.t, c.h}),
+        delta(DType::f32, {c.b, c.t, c.h}, {2, 0, 1}),
+        d_o(dtype, {c.b, c.t, c.h, c.d}, c.order, c.gap),
+        o(dtype, {c.b, c.t, c.h, c.d}, c.order, c.gap),
+        lse(DType::f32, {c.b, c.t, c.h}),
+        dq(dtype, {c.b, c.t, c.h, c.d}, c.order, c.gap),
+        dk(dtype, {c.b, c.s, c.kv, c.d}, c.order, c.gap),
+        dv(dtype, {c.b, c.s, c.kv, c.d}, c.order, c.gap) {
     std::mt19937 rng(11);
     for (auto* x : {&q, &k, &v, &d_o}) x->fill_random(rng, 2);
     window.set({}, c.window);
@@ -40,11 +50,12 @@ struct Arrays {
     }
   }
 
-  static void set_token(const Case& c, std::mt19937& rng, TestArray& positions, TestArray& segments, std::int64_t b,
-                        std::int64_t i, std::int64_t n) {
+  static void set_token(const Case& c, std::mt19937& rng, TestArray& positions, TestArray& segments,
+                        std::int64_t b, std::int64_t i, std::int64_t n) {
     double position = static_cast<double>(i), segment = 0;
     switch (c.layout) {
-      case Case::plain: break;
+      case Case::plain:
+        break;
       case Case::packed:  // three documents, positions counted anew
         segment = static_cast<double>(3 * i / n);
         position = static_cast<double>(i - (n * static_cast<std::int64_t>(segment) + 2) / 3);
@@ -54,7 +65,8 @@ struct Arrays {
         break;
       case Case::random:
         segment = static_cast<double>(rng() % 3);
-        position = static_cast<double>(static_cast<std::int32_t>(rng()) / 2 + (rng() % 2 ? 0 : (1 << 30)));
+        position =
+            static_cast<double>(static_cast<std::int32_t>(rng()) / 2 + (rng() % 2 ? 0 : (1 << 30)));
         if (rng() % 2) position = static_cast<double>(rng() % 64);
         break;
       case Case::later_queries:  // as when generating: queries stand at the end
@@ -76,8 +88,14 @@ struct Flat {
   std::vector<double> q, k, v, q_positions, k_positions, q_segments, k_segments, d_o;
 
   Flat(const Case& of, Arrays& a)
-      : c(of), q(a.q.values()), k(a.k.values()), v(a.v.values()), q_positions(a.q_positions.values()),
-        k_positions(a.k_positions.values()), q_segments(a.q_segments.values()), k_segments(a.k_segments.values()),
+      : c(of),
+        q(a.q.values()),
+        k(a.k.values()),
+        v(a.v.values()),
+        q_positions(a.q_positions.values()),
+        k_positions(a.k_positions.values()),
+        q_segments(a.q_segments.values()),
+        k_segments(a.k_segments.values()),
         d_o(a.d_o.values()) {}
 
   std::size_t query(std::int64_t b, std::int64_t i, std::int64_t h) const {
@@ -87,23 +105,27 @@ struct Flat {
     return static_cast<std::size_t>(((b * c.s + j) * c.kv + h / (c.h / c.kv)) * c.d);
   }
   bool sees(std::int64_t b, std::int64_t i, std::int64_t j) const {
-    const auto qi = static_cast<std::size_t>(b * c.t + i), kj = static_cast<std::size_t>(b * c.s + j);
+    const auto qi = static_cast<std::size_t>(b * c.t + i),
+               kj = static_cast<std::size_t>(b * c.s + j);
     const double distance = q_positions[qi] - k_positions[kj];
     return q_segments[qi] == k_segments[kj] && (!c.attrs.causal || distance >= 0) &&
            (c.window <= 0 || distance < c.window);
   }
-  double product(const std::vector<double>& x, std::size_t i, const std::vector<double>& y, std::size_t j) const {
+  double product(const std::vector<double>& x, std::size_t i, const std::vector<double>& y,
+                 std::size_t j) const {
     double sum = 0;
     for (std::size_t d = 0; d < static_cast<std::size_t>(c.d); ++d) sum += x[i + d] * y[j + d];
     return sum;
   }
-  void add(std::vector<double>& to, std::size_t i, double factor, const std::vector<double>& x, std::size_t j) const {
+  void add(std::vector<double>& to, std::size_t i, double factor, const std::vector<double>& x,
+           std::size_t j) const {
     for (std::size_t d = 0; d < static_cast<std::size_t>(c.d); ++d) to[i + d] += factor * x[j + d];
   }
 };
 
 // Scores of one query of one head, -inf where it does not see; returns their lse.
-double reference_scores(const Flat& f, std::int64_t b, std::int64_t i, std::int64_t h, std::vector<double>& score) {
+double reference_scores(const Flat& f, std::int64_t b, std::int64_t i, std::int64_t h,
+                        std::vector<double>& score) {
   const Case& c = f.c;
   double most = -INFINITY, sum = 0;
   score.assign(static_cast<std::size_t>(c.s), -INFINITY);
@@ -151,8 +173,8 @@ Expected reference(const Case& c, Arrays& a) {
 }
 
 // Runs a step over the arrays in three orders of pieces, which must give the same bits.
-void run_in_all_orders(MakeKernel make, const OpDef& op, const Case& c, std::vector<TestArray*> inputs,
-                       std::vector<TestArray*> outputs) {
+void run_in_all_orders(MakeKernel make, const OpDef& op, const Case& c,
+                       std::vector<TestArray*> inputs, std::vector<TestArray*> outputs) {
   Step step;
   step.op = &op;
   step.attrs = c.attrs;
@@ -177,16 +199,17 @@ void check(const Case& c, DType dtype) {
   Arrays a(c, dtype);
   const Expected e = reference(c, a);
   const std::string what = c.name + " " + std::string(name(dtype));
-  run_in_all_orders(make_attention, attention_op, c,
-                    {&a.q, &a.k, &a.v, &a.q_positions, &a.k_positions, &a.q_segments, &a.k_segments, &a.window},
-                    {&a.o, &a.lse});
+  run_in_all_orders(
+      make_attention, attention_op, c,
+      {&a.q, &a.k, &a.v, &a.q_positions, &a.k_positions, &a.q_segments, &a.k_segments, &a.window},
+      {&a.o, &a.lse});
   // bf16: p and the result are rounded to 2^-8 each; f32: 2^-24 a term.
   const double tolerance = c.slack * (dtype == DType::bf16 ? 0.012 : 4e-6);
   expect_close(a.o.values(), e.o, tolerance, what + " o", 1.0);
   expect_close(a.lse.values(), e.lse, 4e-6 * c.slack, what + " lse");
   run_in_all_orders(make_attention_grad, attention_grad_op, c,
-                    {&a.q, &a.k, &a.v, &a.q_positions, &a.k_positions, &a.q_segments, &a.k_segments, &a.window, &a.lse_in,
-                     &a.delta, &a.d_o},
+                    {&a.q, &a.k, &a.v, &a.q_positions, &a.k_positions, &a.q_segments, &a.k_segments,
+                     &a.window, &a.lse_in, &a.delta, &a.d_o},
                     {&a.dq, &a.dk, &a.dv});
   expect_close(a.dq.values(), e.dq, tolerance, what + " dq", 1.0);
   expect_close(a.dk.values(), e.dk, tolerance, what + " dk", 1.0);
@@ -198,49 +221,152 @@ void check_both(const Case& c) {
   check(c, DType::bf16);
 }
 
-AttentionAttrs attrs(bool causal, double softcap = 0, double scale = 0.3) { return {scale, softcap, causal}; }
+AttentionAttrs attrs(bool causal, double softcap = 0, double scale = 0.3) {
+  return {scale, softcap, causal};
+}
 
 TEST(Attention, OddSizes) {
   for (const std::int64_t t : {1, 3, 33, 130}) {
     for (const std::int64_t s : {1, 18, 65}) {
       const std::string size = std::to_string(t) + " x " + std::to_string(s);
-      check_both({.name = "full " + size, .b = 2, .t = t, .s = s, .h = 2, .kv = 2, .d = 7, .attrs = attrs(false)});
-      check_both({.name = "causal " + size, .t = t, .s = s, .h = 3, .kv = 3, .d = 16, .attrs = attrs(true)});
+      check_both({.name = "full " + size,
+                  .b = 2,
+                  .t = t,
+                  .s = s,
+                  .h = 2,
+                  .kv = 2,
+                  .d = 7,
+                  .attrs = attrs(false)});
+      check_both({.name = "causal " + size,
+                  .t = t,
+                  .s = s,
+                  .h = 3,
+                  .kv = 3,
+                  .d = 16,
+                  .attrs = attrs(true)});
     }
   }
 }
 
 TEST(Attention, ManyBlocksOfKeys) {
-  check_both({.name = "long causal", .t = 600, .s = 600, .h = 2, .kv = 1, .d = 32, .attrs = attrs(true)});
-  check_both({.name = "long full", .t = 70, .s = 700, .h = 2, .kv = 2, .d = 24, .attrs = attrs(false)});
+  check_both(
+      {.name = "long causal", .t = 600, .s = 600, .h = 2, .kv = 1, .d = 32, .attrs = attrs(true)});
+  check_both(
+      {.name = "long full", .t = 70, .s = 700, .h = 2, .kv = 2, .d = 24, .attrs = attrs(false)});
   check_both({.name = "long window", .t = 600, .s = 600, .attrs = attrs(true), .window = 100});
 }
 
 TEST(Attention, GroupsOfHeads) {
-  check_both({.name = "6 of 2", .b = 2, .t = 33, .s = 33, .h = 6, .kv = 2, .d = 8, .attrs = attrs(true)});
-  check_both({.name = "4 of 1", .b = 2, .t = 70, .s = 70, .h = 4, .kv = 1, .d = 8, .attrs = attrs(true)});
+  check_both(
+      {.name = "6 of 2", .b = 2, .t = 33, .s = 33, .h = 6, .kv = 2, .d = 8, .attrs = attrs(true)});
+  check_both(
+      {.name = "4 of 1", .b = 2, .t = 70, .s = 70, .h = 4, .kv = 1, .d = 8, .attrs = attrs(true)});
 }
 
 TEST(Attention, Windows) {
   for (const std::int32_t window : {1, 17, 64, std::numeric_limits<std::int32_t>::max()}) {
-    check_both({.name = "window " + std::to_string(window), .t = 130, .s = 130, .attrs = attrs(true), .window = window});
-    check_both({.name = "full window " + std::to_string(window), .t = 65, .s = 65, .attrs = attrs(false), .window = window});
+    check_both({.name = "window " + std::to_string(window),
+                .t = 130,
+                .s = 130,
+                .attrs = attrs(true),
+                .window = window});
+    check_both({.name = "full window " + std::to_string(window),
+                .t = 65,
+                .s = 65,
+                .attrs = attrs(false),
+                .window = window});
   }
 }
 
 TEST(Attention, PackedSegmentsAndPads) {
   for (const std::int64_t t : {9, 150}) {
-    check_both({.name = "packed", .b = 2, .t = t, .s = t, .h = 2, .kv = 2, .attrs = attrs(true), .layout = Case::packed});
-    check_both({.name = "pads", .b = 2, .t = t, .s = t, .h = 2, .kv = 1, .attrs = attrs(true), .layout = Case::pads});
+    check_both({.name = "packed",
+                .b = 2,
+                .t = t,
+                .s = t,
+                .h = 2,
+                .kv = 2,
+                .attrs = attrs(true),
+                .layout = Case::packed});
+    check_both({.name = "pads",
+                .b = 2,
+                .t = t,
+                .s = t,
+                .h = 2,
+                .kv = 1,
+                .attrs = attrs(true),
+                .layout = Case::pads});
     check_both({.name = "pads, full", .t = t, .s = t, .attrs = attrs(false), .layout = Case::pads});
     // Arbitrary positions: some queries see nothing.
-    check_both({.name = "random", .b = 2, .t = t, .s = t, .attrs = attrs(true), .window = 20, .layout = Case::random});
+    check_both({.name = "random",
+                .b = 2,
+                .t = t,
+                .s = t,
+                .attrs = attrs(true),
+                .window = 20,
+                .layout = Case::random});
   }
 }
 
 TEST(Attention, Generating) {
-  check_both({.name = "one query", .b = 3, .t = 1, .s = 100, .h = 4, .kv = 2, .attrs = attrs(true), .layout = Case::later_queries});
-  check_both({.name = "some queries", .t = 5, .s = 300, .h = 2, .kv = 1, .attrs = attrs(true), .layout = Case::later_queries});
+  check_both({.name = "one query",
+              .b = 3,
+              .t = 1,
+              .s = 100,
+              .h = 4,
+              .kv = 2,
+              .attrs = attrs(true),
+              .layout = Case::later_queries});
+  check_both({.name = "some queries",
+              .t = 5,
+              .s = 300,
+              .h = 2,
+              .kv = 1,
+              .attrs = attrs(true),
+              .layout = Case::later_queries});
+}
+
+// Few keys, in whole blocks: all heads at once.
+TEST(Attention, HeadsTogether) {
+  for (const std::int64_t s : {16, 32, 128, 192}) {
+    check_both(
+        {.name = "causal", .b = 8, .t = s, .s = s, .h = 3, .kv = 3, .d = 7, .attrs = attrs(true)});
+    check_both(
+        {.name = "full", .b = 9, .t = 20, .s = s, .h = 2, .kv = 2, .d = 16, .attrs = attrs(false)});
+    check_both({.name = "window",
+                .b = 8,
+                .t = s,
+                .s = s,
+                .h = 2,
+                .kv = 2,
+                .attrs = attrs(true),
+                .window = 40});
+    check_both({.name = "random",
+                .b = 8,
+                .t = s,
+                .s = s,
+                .h = 2,
+                .kv = 2,
+                .attrs = attrs(true),
+                .window = 9,
+                .layout = Case::random});
+    check_both({.name = "packed",
+                .b = 8,
+                .t = s,
+                .s = s,
+                .h = 2,
+                .kv = 2,
+                .attrs = attrs(true, 4),
+                .layout = Case::packed});
+    check_both({.name = "pads",
+                .b = 8,
+                .t = s,
+                .s = s,
+                .h = 2,
+                .kv = 2,
+                .attrs = attrs(true),
+                .layout = Case::pads});
+  }
 }
 
 TEST(Attention, Softcap) {
@@ -253,15 +379,59 @@ TEST(Attention, NegativeScale) {
 }
 
 TEST(Attention, StridedViews) {
-  check_both({.name = "gaps", .b = 2, .t = 33, .s = 40, .h = 2, .kv = 2, .attrs = attrs(false), .gap = 5});
-  check_both({.name = "heads outside", .b = 2, .t = 33, .s = 40, .h = 2, .kv = 2, .attrs = attrs(true), .order = {0, 2, 1, 3}});
-  check_both({.name = "width outside", .b = 2, .t = 33, .s = 40, .h = 2, .kv = 2, .attrs = attrs(true), .order = {3, 0, 1, 2}});
+  check_both(
+      {.name = "gaps", .b = 2, .t = 33, .s = 40, .h = 2, .kv = 2, .attrs = attrs(false), .gap = 5});
+  check_both({.name = "heads outside",
+              .b = 2,
+              .t = 33,
+              .s = 40,
+              .h = 2,
+              .kv = 2,
+              .attrs = attrs(true),
+              .order = {0, 2, 1, 3}});
+  check_both({.name = "width outside",
+              .b = 2,
+              .t = 33,
+              .s = 40,
+              .h = 2,
+              .kv = 2,
+              .attrs = attrs(true),
+              .order = {3, 0, 1, 2}});
 }
 
 TEST(Attention, EmptySizes) {
   check_both({.name = "no rows", .b = 0, .t = 3, .s = 3});
   check_both({.name = "no queries", .t = 0, .s = 3});
   check_both({.name = "no keys", .t = 3, .s = 0});
+}
+
+TEST(Attention, OnEveryInstructionSet) {
+  for_each_target([] {
+    check_both({.name = "blocks",
+                .t = 130,
+                .s = 130,
+                .h = 2,
+                .kv = 1,
+                .d = 24,
+                .attrs = attrs(true),
+                .window = 100});
+    check_both({.name = "together",
+                .b = 8,
+                .t = 48,
+                .s = 48,
+                .h = 2,
+                .kv = 2,
+                .d = 5,
+                .attrs = attrs(true, 5)});
+    check_both({.name = "pads",
+                .t = 50,
+                .s = 70,
+                .h = 2,
+                .kv = 1,
+                .d = 20,
+                .attrs = attrs(false),
+                .layout = Case::pads});
+  });
 }
 
 TEST(Attention, LargeScoresDoNotOverflow) {
@@ -272,9 +442,10 @@ TEST(Attention, NanStaysNan) {
   const Case c{.name = "nan", .t = 20, .s = 20, .attrs = attrs(false)};
   Arrays a(c, DType::f32);
   a.q.set({0, 7, 0, 0}, std::nan(""));
-  run_in_all_orders(make_attention, attention_op, c,
-                    {&a.q, &a.k, &a.v, &a.q_positions, &a.k_positions, &a.q_segments, &a.k_segments, &a.window},
-                    {&a.o, &a.lse});
+  run_in_all_orders(
+      make_attention, attention_op, c,
+      {&a.q, &a.k, &a.v, &a.q_positions, &a.k_positions, &a.q_segments, &a.k_segments, &a.window},
+      {&a.o, &a.lse});
   EXPECT_TRUE(std::isnan(a.o.get({0, 7, 0, 0})));
   EXPECT_FALSE(std::isnan(a.o.get({0, 6, 0, 0})));
 }

@@ -1,4 +1,4 @@
-// Copies between strided views, and what consists of them: pad, concatenate, slice; and arrays made from nothing.
+// Copies between strided views, and what consists of them: pad and concatenate.
 #include <algorithm>
 #include <cstring>
 
@@ -17,16 +17,19 @@ struct Dim {
   std::int64_t size, from, to;  // strides in elements
 };
 
-// One copy. The dimensions may be walked in any order; here that of the result's memory, so that it is written forwards.
+// One copy. The dimensions may be walked in any order; here that of the result's memory, so that it
+// is written forwards.
 class Copy {
  public:
   // Empty with more than kMaxRank dimensions.
-  static std::optional<Copy> make(const Dims& shape, const Dims& from, const Dims& to, std::int64_t element_bytes) {
+  static std::optional<Copy> make(const Dims& shape, const Dims& from, const Dims& to,
+                                  std::int64_t element_bytes) {
     std::vector<Dim> dims;
     for (std::size_t d = 0; d < shape.size(); ++d) {
       if (shape[d] != 1) dims.push_back({shape[d], from[d], to[d]});
     }
-    std::stable_sort(dims.begin(), dims.end(), [](const Dim& a, const Dim& b) { return a.to > b.to; });
+    std::stable_sort(dims.begin(), dims.end(),
+                     [](const Dim& a, const Dim& b) { return a.to > b.to; });
     Copy c;
     c.bytes_ = element_bytes;
     c.elements_ = element_count(shape);
@@ -63,14 +66,20 @@ class Copy {
   bool set_dims(std::vector<Dim> dims) {
     std::vector<Dim> merged;
     for (const Dim& d : dims) {
-      const bool goes_on = !merged.empty() && merged.back().from == d.from * d.size && merged.back().to == d.to * d.size;
-      if (goes_on) merged.back() = {merged.back().size * d.size, d.from, d.to};
-      else merged.push_back(d);
+      const bool goes_on = !merged.empty() && merged.back().from == d.from * d.size &&
+                           merged.back().to == d.to * d.size;
+      if (goes_on)
+        merged.back() = {merged.back().size * d.size, d.from, d.to};
+      else
+        merged.push_back(d);
     }
     if (merged.size() > static_cast<std::size_t>(kMaxRank)) return false;
-    // Two dimensions change places: the innermost of the result, and the one whose elements lie side by side in the operand.
-    const auto rows = std::find_if(merged.begin(), merged.end(), [](const Dim& d) { return d.from == 1; });
-    transposes_ = merged.size() >= 2 && rows != merged.end() && rows + 1 != merged.end() && merged.back().to == 1;
+    // Two dimensions change places: the innermost of the result, and the one whose elements lie
+    // side by side in the operand.
+    const auto rows =
+        std::find_if(merged.begin(), merged.end(), [](const Dim& d) { return d.from == 1; });
+    transposes_ = merged.size() >= 2 && rows != merged.end() && rows + 1 != merged.end() &&
+                  merged.back().to == 1;
     if (transposes_) {
       rows_ = *rows;
       columns_ = merged.back();
@@ -118,11 +127,13 @@ class Copy {
   }
 
   void transpose(const std::byte* from, std::byte* to, std::int64_t block) const {
-    const std::int64_t column = block / row_blocks_ % column_blocks_ * kSide, row = block % row_blocks_ * kSide;
+    const std::int64_t column = block / row_blocks_ % column_blocks_ * kSide,
+                       row = block % row_blocks_ * kSide;
     const std::int64_t outer = block / column_blocks_ / row_blocks_;
     from += (Runs(from_, outer).offset() + row * rows_.from + column * columns_.from) * bytes_;
     to += (Runs(to_, outer).offset() + row * rows_.to + column * columns_.to) * bytes_;
-    const std::int64_t rows = std::min(kSide, rows_.size - row), columns = std::min(kSide, columns_.size - column);
+    const std::int64_t rows = std::min(kSide, rows_.size - row),
+                       columns = std::min(kSide, columns_.size - column);
     range_io().transpose(bytes_, from, columns_.from, to, rows_.to, rows, columns);
   }
 
@@ -148,10 +159,12 @@ class Copies final : public Kernel {
     phases_ = {clear_.count, 0};
   }
 
-  bool add(std::size_t input, const View& in, const View& out, const Dims& shape, std::int64_t from, std::int64_t to) {
+  bool add(std::size_t input, const View& in, const View& out, const Dims& shape, std::int64_t from,
+           std::int64_t to) {
     const auto copy = Copy::make(shape, in.strides, out.strides, bytes_);
     if (!copy) return false;
-    parts_.push_back({*copy, input, from * bytes_, to * bytes_, phases_.back(), in.strides == out.strides});
+    parts_.push_back(
+        {*copy, input, from * bytes_, to * bytes_, phases_.back(), in.strides == out.strides});
     phases_.back() += copy->pieces().count;
     return true;
   }
@@ -196,74 +209,17 @@ std::unique_ptr<Kernel> refuse(std::string& why_not, std::string reason) {
   return nullptr;
 }
 
-// ---- arrays made from nothing ----
-class FillKernel final : public Kernel {
- public:
-  FillKernel(const Fill& fill, bool counts, const Strided& out) : out_(out) {
-    if (counts) {
-      const auto dim = static_cast<std::size_t>(fill.value);
-      size_ = fill.type.shape[dim];
-      for (std::size_t d = dim + 1; d < fill.type.shape.size(); ++d) run_ *= fill.type.shape[d];
-    } else {
-      value_ = fill.value;
-    }
-    pieces_ = cut_pieces(out.elements, kPieceElements, kTile);
-    phases_ = {pieces_.count};
-    worker_scratch_ = kTile * sizeof(float);
-    implementation_ = "highway";
-  }
-
-  void run(const KernelArgs& args, int, int piece) const noexcept override {
-    const std::int64_t begin = piece * pieces_.size, end = std::min(begin + pieces_.size, out_.elements);
-    auto* const tile = reinterpret_cast<float*>(args.worker);
-    for (std::int64_t at = begin; at < end; at += kTile) {
-      const std::int64_t n = std::min(kTile, end - at);
-      for (std::int64_t i = 0; i < n; ++i) {
-        if (i == 0 || size_ > 0) put(size_ > 0 ? static_cast<double>((at + i) / run_ % size_) : value_, tile + i);
-        else std::memcpy(tile + i, tile, sizeof(float));
-      }
-      range_io().store(out_, args.operands[0], at, static_cast<std::size_t>(n), tile);
-    }
-  }
-
- private:
-  static constexpr std::int64_t kTile = 1024;
-
-  // As tiles hold the dtype.
-  void put(double value, float* to) const {
-    const auto as = [&](auto x) { std::memcpy(to, &x, sizeof x); };
-    switch (out_.dtype) {
-      case DType::i32: return as(static_cast<std::int32_t>(value));
-      case DType::u32: return as(static_cast<std::uint32_t>(value));
-      case DType::pred: return as(value != 0 ? ~std::uint32_t{0} : std::uint32_t{0});
-      default: return as(static_cast<float>(value));
-    }
-  }
-
-  Strided out_;
-  double value_ = 0;
-  std::int64_t size_ = 0, run_ = 1;  // of the counted dimension; elements that share a number
-  Pieces pieces_;
-};
-
 }  // namespace
 
 std::unique_ptr<Kernel> make_copy(const Step& step, std::string& why_not) {
-  const bool copies = step.op == nullptr && step.group.outputs.empty() && step.inputs.size() == 1 && step.outputs.size() == 1;
+  const bool copies = step.op == nullptr && step.group.outputs.empty() && step.inputs.size() == 1 &&
+                      step.outputs.size() == 1;
   if (!copies) return refuse(why_not, "not a copy");
   const View &in = step.inputs[0], &out = step.outputs[0];
-  if (in.type != out.type) return refuse(why_not, format("copies {} to {}", to_string(in.type), to_string(out.type)));
+  if (in.type != out.type)
+    return refuse(why_not, format("copies {} to {}", to_string(in.type), to_string(out.type)));
   auto kernel = std::make_unique<Copies>(1, byte_size(in.type.dtype));
   if (!kernel->add(0, in, out, in.type.shape, 0, 0)) return refuse(why_not, "too many dimensions");
-  return kernel;
-}
-
-std::unique_ptr<Kernel> make_slice(const Step& step, std::string& why_not) {
-  if (step.op != &slice_op) return refuse(why_not, "another op");
-  const View &in = step.inputs[0], &out = step.outputs[0];
-  auto kernel = std::make_unique<Copies>(1, byte_size(in.type.dtype));
-  const std::int64_t from = offset_of(std::get<SliceDims>(step.attrs).start, in.strides);
-  if (!kernel->add(0, in, out, out.type.shape, from, 0)) return refuse(why_not, "too many dimensions");
   return kernel;
 }
 
@@ -287,17 +243,11 @@ std::unique_ptr<Kernel> make_concatenate(const Step& step, std::string& why_not)
   std::int64_t at = 0;
   for (std::size_t i = 0; i < step.inputs.size(); ++i) {
     const View& in = step.inputs[i];
-    if (!kernel->add(i, in, out, in.type.shape, 0, at * out.strides[dim])) return refuse(why_not, "too many dimensions");
+    if (!kernel->add(i, in, out, in.type.shape, 0, at * out.strides[dim]))
+      return refuse(why_not, "too many dimensions");
     at += in.type.shape[dim];
   }
   return kernel;
-}
-
-std::unique_ptr<Kernel> make_fill(const Step& step, std::string& why_not) {
-  const auto* fill = std::get_if<Fill>(&step.attrs);
-  const auto out = strided(step.outputs.at(0));
-  if ((step.op != &constant_op && step.op != &iota_op) || fill == nullptr || !out) return refuse(why_not, "another op");
-  return std::make_unique<FillKernel>(*fill, step.op == &iota_op, *out);
 }
 
 }  // namespace dew::cpu

@@ -27,7 +27,8 @@ using VU = hn::Vec<DU>;
 
 constexpr std::size_t kLanes = HWY_LANES(float);
 
-// std::min would be compiled for this target here and might be the copy that the linker keeps for everyone.
+// std::min would be compiled for this target here and might be the copy that the linker keeps for
+// everyone.
 HWY_INLINE std::size_t SmallerOf(std::size_t a, std::size_t b) { return a < b ? a : b; }
 
 HWY_INLINE VF LoadBf16(DF d, const std::uint16_t* p) {
@@ -36,8 +37,8 @@ HWY_INLINE VF LoadBf16(DF d, const std::uint16_t* p) {
   return hn::BitCast(d, hn::ShiftLeft<16>(hn::PromoteTo(du, hn::LoadU(dh, p))));
 }
 
-// To nearest, ties to even; NaN stays NaN. Not the machine's own instruction, which flushes denormals: bits shall not
-// depend on the processor.
+// To nearest, ties to even; NaN stays NaN. Not the machine's own instruction, which flushes
+// denormals: bits shall not depend on the processor.
 HWY_INLINE void StoreBf16(VF v, DF d, std::uint16_t* p) {
   const DU du;
   const DI di;
@@ -75,8 +76,8 @@ HWY_INLINE void StorePart(VF v, float* p, std::size_t n) {
 HWY_INLINE float FromBits(std::uint32_t bits) { return __builtin_bit_cast(float, bits); }
 HWY_INLINE std::uint32_t ToBits(float value) { return __builtin_bit_cast(std::uint32_t, value); }
 
-// How one dtype is stored: one element, a vector of them, or some (less than a vector; zeros are read for the rest), as
-// 32-bit elements.
+// How one dtype is stored: one element, a vector of them, or some (less than a vector; zeros are
+// read for the rest), as 32-bit elements.
 struct Bits32 {
   using T = float;
   static HWY_INLINE float One(const T* p) {

@@ -42,7 +42,8 @@ void StoreRun(const float* from, std::size_t n, std::int64_t step, typename Kind
 }
 
 template <class Kind>
-void LoadKind(const Strided& s, const std::byte* base, std::int64_t begin, std::size_t n, float* to) {
+void LoadKind(const Strided& s, const std::byte* base, std::int64_t begin, std::size_t n,
+              float* to) {
   const auto* from = reinterpret_cast<const typename Kind::T*>(base);
   if (s.dense()) return LoadRun<Kind>(from + begin, 1, n, to);
   Runs runs(s, begin);
@@ -55,7 +56,8 @@ void LoadKind(const Strided& s, const std::byte* base, std::int64_t begin, std::
 }
 
 template <class Kind>
-void StoreKind(const Strided& s, std::byte* base, std::int64_t begin, std::size_t n, const float* from) {
+void StoreKind(const Strided& s, std::byte* base, std::int64_t begin, std::size_t n,
+               const float* from) {
   auto* to = reinterpret_cast<typename Kind::T*>(base);
   if (s.dense()) return StoreRun<Kind>(from, n, 1, to + begin);
   Runs runs(s, begin);
@@ -67,46 +69,56 @@ void StoreKind(const Strided& s, std::byte* base, std::int64_t begin, std::size_
   }
 }
 
-void LoadRange(const Strided& s, const std::byte* base, std::int64_t begin, std::size_t n, float* to) {
+void LoadRange(const Strided& s, const std::byte* base, std::int64_t begin, std::size_t n,
+               float* to) {
   if (s.dtype == DType::bf16) return LoadKind<Brain16>(s, base, begin, n, to);
   if (s.dtype == DType::pred) return LoadKind<Byte>(s, base, begin, n, to);
   LoadKind<Bits32>(s, base, begin, n, to);
 }
 
-void StoreRange(const Strided& s, std::byte* base, std::int64_t begin, std::size_t n, const float* from) {
+void StoreRange(const Strided& s, std::byte* base, std::int64_t begin, std::size_t n,
+                const float* from) {
   if (s.dtype == DType::bf16) return StoreKind<Brain16>(s, base, begin, n, from);
   if (s.dtype == DType::pred) return StoreKind<Byte>(s, base, begin, n, from);
   StoreKind<Bits32>(s, base, begin, n, from);
 }
 
-// A square of 16 bytes by 16 bytes, in registers: elements of 4 bytes change places in 2 rounds, of 2 bytes in 3.
-HWY_INLINE void TransposeSquare(const std::uint32_t* from, std::int64_t stride, std::uint32_t* to, std::int64_t to_stride) {
+// A square of 16 bytes by 16 bytes, in registers: elements of 4 bytes change places in 2 rounds, of
+// 2 bytes in 3.
+HWY_INLINE void TransposeSquare(const std::uint32_t* from, std::int64_t stride, std::uint32_t* to,
+                                std::int64_t to_stride) {
   const hn::FixedTag<std::uint32_t, 4> d;
   const hn::FixedTag<std::uint64_t, 2> d2;
   const auto a = hn::LoadU(d, from), b = hn::LoadU(d, from + stride);
   const auto e = hn::LoadU(d, from + 2 * stride), f = hn::LoadU(d, from + 3 * stride);
-  const auto ab0 = hn::BitCast(d2, hn::InterleaveLower(d, a, b)), ab1 = hn::BitCast(d2, hn::InterleaveUpper(d, a, b));
-  const auto ef0 = hn::BitCast(d2, hn::InterleaveLower(d, e, f)), ef1 = hn::BitCast(d2, hn::InterleaveUpper(d, e, f));
+  const auto ab0 = hn::BitCast(d2, hn::InterleaveLower(d, a, b)),
+             ab1 = hn::BitCast(d2, hn::InterleaveUpper(d, a, b));
+  const auto ef0 = hn::BitCast(d2, hn::InterleaveLower(d, e, f)),
+             ef1 = hn::BitCast(d2, hn::InterleaveUpper(d, e, f));
   hn::StoreU(hn::BitCast(d, hn::InterleaveLower(d2, ab0, ef0)), d, to);
   hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(d2, ab0, ef0)), d, to + to_stride);
   hn::StoreU(hn::BitCast(d, hn::InterleaveLower(d2, ab1, ef1)), d, to + 2 * to_stride);
   hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(d2, ab1, ef1)), d, to + 3 * to_stride);
 }
 
-HWY_INLINE void TransposeSquare(const std::uint16_t* from, std::int64_t stride, std::uint16_t* to, std::int64_t to_stride) {
+HWY_INLINE void TransposeSquare(const std::uint16_t* from, std::int64_t stride, std::uint16_t* to,
+                                std::int64_t to_stride) {
   const hn::FixedTag<std::uint16_t, 8> d;
   const hn::FixedTag<std::uint32_t, 4> d4;
   const hn::FixedTag<std::uint64_t, 2> d2;
   hn::Vec<decltype(d4)> pairs[8];  // of columns 2k and 2k + 1: rows 0 to 3, rows 4 to 7
   for (int k = 0; k < 4; ++k) {
-    const auto a = hn::LoadU(d, from + 2 * k * stride), b = hn::LoadU(d, from + (2 * k + 1) * stride);
+    const auto a = hn::LoadU(d, from + 2 * k * stride),
+               b = hn::LoadU(d, from + (2 * k + 1) * stride);
     pairs[2 * k] = hn::BitCast(d4, hn::InterleaveLower(d, a, b));
     pairs[2 * k + 1] = hn::BitCast(d4, hn::InterleaveUpper(d, a, b));
   }
   for (int half = 0; half < 2; ++half) {
     const auto a = pairs[half], b = pairs[half + 2], e = pairs[half + 4], f = pairs[half + 6];
-    const auto ab0 = hn::BitCast(d2, hn::InterleaveLower(d4, a, b)), ab1 = hn::BitCast(d2, hn::InterleaveUpper(d4, a, b));
-    const auto ef0 = hn::BitCast(d2, hn::InterleaveLower(d4, e, f)), ef1 = hn::BitCast(d2, hn::InterleaveUpper(d4, e, f));
+    const auto ab0 = hn::BitCast(d2, hn::InterleaveLower(d4, a, b)),
+               ab1 = hn::BitCast(d2, hn::InterleaveUpper(d4, a, b));
+    const auto ef0 = hn::BitCast(d2, hn::InterleaveLower(d4, e, f)),
+               ef1 = hn::BitCast(d2, hn::InterleaveUpper(d4, e, f));
     std::uint16_t* const row = to + 4 * half * to_stride;
     hn::StoreU(hn::BitCast(d, hn::InterleaveLower(d2, ab0, ef0)), d, row);
     hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(d2, ab0, ef0)), d, row + to_stride);
@@ -115,38 +127,48 @@ HWY_INLINE void TransposeSquare(const std::uint16_t* from, std::int64_t stride, 
   }
 }
 
-HWY_INLINE void TransposeSquare(const std::uint8_t* from, std::int64_t, std::uint8_t* to, std::int64_t) { *to = *from; }
+HWY_INLINE void TransposeSquare(const std::uint8_t* from, std::int64_t, std::uint8_t* to,
+                                std::int64_t) {
+  *to = *from;
+}
 
-// Through a block of its own: columns are read and rows are written whole lines at a time, even where their strides fall
-// into one set of the cache.
+// Through a block of its own: columns are read and rows are written whole lines at a time, even
+// where their strides fall into one set of the cache.
 template <class T>
-void TransposeBlock(const T* from, std::int64_t from_stride, T* to, std::int64_t to_stride, std::int64_t rows,
-                    std::int64_t columns) {
+void TransposeBlock(const T* from, std::int64_t from_stride, T* to, std::int64_t to_stride,
+                    std::int64_t rows, std::int64_t columns) {
   constexpr std::int64_t side = sizeof(T) == 1 ? 1 : 16 / sizeof(T);
   HWY_ALIGN T block[kTransposeSide * kTransposeSide];
   const std::int64_t square_rows = rows / side * side, square_columns = columns / side * side;
   for (std::int64_t c = 0; c < square_columns; c += side) {
     for (std::int64_t r = 0; r < square_rows; r += side) {
-      TransposeSquare(from + c * from_stride + r, from_stride, block + r * kTransposeSide + c, kTransposeSide);
+      TransposeSquare(from + c * from_stride + r, from_stride, block + r * kTransposeSide + c,
+                      kTransposeSide);
     }
   }
   for (std::int64_t c = 0; c < columns; ++c) {
     const std::int64_t first = c < square_columns ? square_rows : 0;
-    for (std::int64_t r = first; r < rows; ++r) block[r * kTransposeSide + c] = from[c * from_stride + r];
+    for (std::int64_t r = first; r < rows; ++r)
+      block[r * kTransposeSide + c] = from[c * from_stride + r];
   }
   for (std::int64_t r = 0; r < rows; ++r) {
-    __builtin_memcpy(to + r * to_stride, block + r * kTransposeSide, static_cast<std::size_t>(columns) * sizeof(T));
+    __builtin_memcpy(to + r * to_stride, block + r * kTransposeSide,
+                     static_cast<std::size_t>(columns) * sizeof(T));
   }
 }
 
-void Transpose(std::int64_t bytes, const std::byte* from, std::int64_t from_stride, std::byte* to, std::int64_t to_stride,
-               std::int64_t rows, std::int64_t columns) {
+void Transpose(std::int64_t bytes, const std::byte* from, std::int64_t from_stride, std::byte* to,
+               std::int64_t to_stride, std::int64_t rows, std::int64_t columns) {
   const auto block = [&]<class T>(T) {
-    TransposeBlock(reinterpret_cast<const T*>(from), from_stride, reinterpret_cast<T*>(to), to_stride, rows, columns);
+    TransposeBlock(reinterpret_cast<const T*>(from), from_stride, reinterpret_cast<T*>(to),
+                   to_stride, rows, columns);
   };
-  if (bytes == 4) block(std::uint32_t{});
-  else if (bytes == 2) block(std::uint16_t{});
-  else block(std::uint8_t{});
+  if (bytes == 4)
+    block(std::uint32_t{});
+  else if (bytes == 2)
+    block(std::uint16_t{});
+  else
+    block(std::uint8_t{});
 }
 
 const RangeIo& Io() {

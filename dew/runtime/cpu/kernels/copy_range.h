@@ -1,5 +1,6 @@
-// Strided views as a sequence of elements in row-major order, and moving any range of that sequence between memory and a
-// tile of 32-bit elements in L1. Kernels compute on tiles, so each is written once for all dtypes, shapes and strides.
+// Strided views as a sequence of elements in row-major order, and moving any range of that sequence
+// between memory and a tile of 32-bit elements in L1. Kernels compute on tiles, so each is written
+// once for all dtypes, shapes and strides.
 #pragma once
 
 #include <cstddef>
@@ -13,8 +14,8 @@ namespace dew::cpu {
 inline constexpr int kMaxRank = 8;
 inline constexpr std::int64_t kTransposeSide = 64;
 
-// The dimensions of a view, neighbours merged where their strides allow: a dense view has one dimension of stride 1, a
-// row vector repeated over rows has two of strides (0, 1).
+// The dimensions of a view, neighbours merged where their strides allow: a dense view has one
+// dimension of stride 1, a row vector repeated over rows has two of strides (0, 1).
 struct Strided {
   DType dtype = DType::f32;
   int rank = 1;  // at least 1
@@ -63,39 +64,45 @@ class Runs {
   std::int64_t offset_ = 0;
 };
 
-// f32, i32 and u32 move as they are; bf16 becomes f32 and is rounded to nearest even on the way back; pred becomes a mask
-// of 32 bits and goes back to 0 or 1. Nothing outside the range is read or written.
+// f32, i32 and u32 move as they are; bf16 becomes f32 and is rounded to nearest even on the way
+// back; pred becomes a mask of 32 bits and goes back to 0 or 1. Nothing outside the range is read
+// or written.
 struct RangeIo {
-  void (*load)(const Strided& s, const std::byte* base, std::int64_t begin, std::size_t n, float* to);
-  void (*store)(const Strided& s, std::byte* base, std::int64_t begin, std::size_t n, const float* from);
-  // to[r * to_stride + c] = from[c * from_stride + r] for r < rows, c < columns, both at most kTransposeSide: elements of so
-  // many bytes (1, 2, 4).
-  void (*transpose)(std::int64_t bytes, const std::byte* from, std::int64_t from_stride, std::byte* to, std::int64_t to_stride,
-                    std::int64_t rows, std::int64_t columns);
+  void (*load)(const Strided& s, const std::byte* base, std::int64_t begin, std::size_t n,
+               float* to);
+  void (*store)(const Strided& s, std::byte* base, std::int64_t begin, std::size_t n,
+                const float* from);
+  // to[r * to_stride + c] = from[c * from_stride + r] for r < rows, c < columns, both at most
+  // kTransposeSide: elements of so many bytes (1, 2, 4).
+  void (*transpose)(std::int64_t bytes, const std::byte* from, std::int64_t from_stride,
+                    std::byte* to, std::int64_t to_stride, std::int64_t rows, std::int64_t columns);
 };
 
 // For the best instruction set of this machine.
 const RangeIo& range_io();
 
-// Elements [begin, begin + n) as 32-bit elements: in place if they lie side by side in memory, else copied to `tile`.
-inline const float* read_range(const RangeIo& io, const Strided& s, const std::byte* base, std::int64_t begin, std::size_t n,
-                               float* tile) {
+// Elements [begin, begin + n) as 32-bit elements: in place if they lie side by side in memory, else
+// copied to `tile`.
+inline const float* read_range(const RangeIo& io, const Strided& s, const std::byte* base,
+                               std::int64_t begin, std::size_t n, float* tile) {
   if (s.dense32()) return reinterpret_cast<const float*>(base) + begin;
   if (s.step() == 1 && byte_size(s.dtype) == 4) {
     const Runs runs(s, begin);
-    if (runs.left() >= static_cast<std::int64_t>(n)) return reinterpret_cast<const float*>(base) + runs.offset();
+    if (runs.left() >= static_cast<std::int64_t>(n))
+      return reinterpret_cast<const float*>(base) + runs.offset();
   }
   io.load(s, base, begin, n, tile);
   return tile;
 }
 
-// Where a kernel shall put elements that `write_range` then brings home: in place if it can, else `tile`.
+// Where a kernel shall put elements that `write_range` then brings home: in place if it can, else
+// `tile`.
 inline float* write_target(const Strided& s, std::byte* base, std::int64_t begin, float* tile) {
   return s.dense32() ? reinterpret_cast<float*>(base) + begin : tile;
 }
 
-inline void write_range(const RangeIo& io, const Strided& s, std::byte* base, std::int64_t begin, std::size_t n,
-                        const float* from) {
+inline void write_range(const RangeIo& io, const Strided& s, std::byte* base, std::int64_t begin,
+                        std::size_t n, const float* from) {
   if (!s.dense32()) io.store(s, base, begin, n, from);
 }
 

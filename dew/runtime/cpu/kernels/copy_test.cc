@@ -8,7 +8,9 @@ const DType kTypes[] = {DType::f32, DType::bf16, DType::i32, DType::pred};
 
 std::vector<double> numbers(DType dtype, std::int64_t n) {
   std::vector<double> x(static_cast<std::size_t>(n));
-  for (std::size_t i = 0; i < x.size(); ++i) x[i] = dtype == DType::pred ? static_cast<double>(i * i % 3 == 1) : static_cast<double>(i % 251);
+  for (std::size_t i = 0; i < x.size(); ++i)
+    x[i] =
+        dtype == DType::pred ? static_cast<double>(i * i % 3 == 1) : static_cast<double>(i % 251);
   return x;
 }
 
@@ -21,11 +23,13 @@ TEST(Copy, AnyStrides) {
       {{}, {}, {}},
       {{0, 3}, {3, 1}, {3, 1}},
       {{1000}, {1}, {1}},
-      {{70, 90}, {1, 70}, {90, 1}},                              // transposed
+      {{70, 90}, {1, 70}, {90, 1}},  // transposed
       {{70, 90}, {90, 1}, {1, 70}},
-      {{3, 17, 5, 33}, {17 * 5 * 33, 33, 17 * 33, 1}, {2805, 165, 33, 1}},  // [b,h,t,d] to [b,t,h,d]
+      {{3, 17, 5, 33},
+       {17 * 5 * 33, 33, 17 * 33, 1},
+       {2805, 165, 33, 1}},  // [b,h,t,d] to [b,t,h,d]
       {{3, 17, 5, 33}, {2805, 1, 17, 85}, {2805, 165, 33, 1}},
-      {{20, 30}, {0, 1}, {30, 1}},                               // repeated rows
+      {{20, 30}, {0, 1}, {30, 1}},  // repeated rows
       {{20, 30}, {1, 0}, {30, 1}},
       {{20, 30}, {0, 0}, {30, 1}},
       {{20, 30}, {60, 2}, {40, 1}},
@@ -37,10 +41,12 @@ TEST(Copy, AnyStrides) {
       for (const DType dtype : kTypes) {
         KernelTest t;
         const Type type{dtype, c.shape};
-        t.step.inputs.push_back(t.view(t.buffer(dtype, 80000, numbers(dtype, 80000)), type, c.from));
+        t.step.inputs.push_back(
+            t.view(t.buffer(dtype, 80000, numbers(dtype, 80000)), type, c.from));
         t.step.outputs.push_back(t.view(t.buffer(dtype, 80000), type, c.to));
         ASSERT_TRUE(t.run(make_copy, 3));
-        EXPECT_EQ(t.result(), t.operand(0)) << join(c.shape) << " " << join(c.from) << " " << join(c.to);
+        EXPECT_EQ(t.result(), t.operand(0))
+            << join(c.shape) << " " << join(c.from) << " " << join(c.to);
       }
     }
   });
@@ -83,40 +89,6 @@ TEST(Concatenate, MatchesReference) {
       }
       t.output(Type{dtype, result});
       ASSERT_TRUE(t.run(make_concatenate, 2));
-      EXPECT_EQ(t.result(), reference(t));
-    }
-  }
-}
-
-TEST(Slice, MatchesReference) {
-  for (const DType dtype : kTypes) {
-    KernelTest t;
-    t.step.op = &slice_op;
-    t.step.attrs = SliceDims{{1, 0, 2}, {20, 30, 9}};
-    t.input(Type{dtype, {20, 30, 17}}, numbers(dtype, 20 * 30 * 17));
-    t.output(Type{dtype, {19, 30, 7}});
-    ASSERT_TRUE(t.run(make_slice, 2));
-    EXPECT_EQ(t.result(), reference(t));
-  }
-}
-
-TEST(Fill, ConstantAndIota) {
-  for (const DType dtype : {DType::f32, DType::bf16, DType::i32, DType::u32, DType::pred}) {
-    for (const Dims& shape : std::vector<Dims>{{}, {0}, {5}, {3, 700, 33}}) {
-      KernelTest t;
-      t.step.op = &constant_op;
-      t.step.attrs = Fill{Type{dtype, shape}, dtype == DType::f32 ? -2.5 : 1.0};
-      t.output(Type{dtype, shape});
-      ASSERT_TRUE(t.run(make_fill, 1));
-      EXPECT_EQ(t.result(), reference(t));
-    }
-    if (dtype == DType::pred) continue;
-    for (std::int64_t dim = 0; dim < 3; ++dim) {
-      KernelTest t;
-      t.step.op = &iota_op;
-      t.step.attrs = Fill{Type{dtype, {30, 70, 33}}, static_cast<double>(dim)};
-      t.output(Type{dtype, {30, 70, 33}});
-      ASSERT_TRUE(t.run(make_fill, 1));
       EXPECT_EQ(t.result(), reference(t));
     }
   }

@@ -28,24 +28,29 @@ class EmptyDot : public Kernel {
 };
 
 bool same_view(const View& x, const View& y) {
-  return x.buffer == y.buffer && x.type == y.type && x.strides == y.strides && x.offset == y.offset &&
-         x.loop_stride == y.loop_stride;
+  return x.buffer == y.buffer && x.type == y.type && x.strides == y.strides &&
+         x.offset == y.offset && x.loop_stride == y.loop_stride;
 }
 
 bool multiplies(DType t) { return t == DType::f32 || t == DType::bf16; }
 
 std::string refusal(const Step& step) {
-  if (step.inputs.size() < 2 || step.inputs.size() > 3 || step.outputs.size() != 1) return "dot: operands";
+  if (step.inputs.size() < 2 || step.inputs.size() > 3 || step.outputs.size() != 1)
+    return "dot: operands";
   const View &a = step.inputs[0], &b = step.inputs[1], &c = step.outputs[0];
-  if (a.type.dtype != b.type.dtype || !multiplies(a.type.dtype)) return "dot: operands must be both f32 or both bf16";
-  if (c.type.dtype != DType::f32 && c.type.dtype != a.type.dtype) return "dot: result must be f32 or the operands' dtype";
-  if (step.inputs.size() == 3 && !same_view(step.inputs[2], c)) return "dot: the addend must be the result's view";
+  if (a.type.dtype != b.type.dtype || !multiplies(a.type.dtype))
+    return "dot: operands must be both f32 or both bf16";
+  if (c.type.dtype != DType::f32 && c.type.dtype != a.type.dtype)
+    return "dot: result must be f32 or the operands' dtype";
+  if (step.inputs.size() == 3 && !same_view(step.inputs[2], c))
+    return "dot: the addend must be the result's view";
   return {};
 }
 
 }  // namespace
 
-DotAddresses move_by(DotAddresses at, std::span<const DotLoop> loops, std::int64_t index, DType in, DType out) {
+DotAddresses move_by(DotAddresses at, std::span<const DotLoop> loops, std::int64_t index, DType in,
+                     DType out) {
   for (auto l = loops.rbegin(); l != loops.rend(); ++l) {
     const std::int64_t i = index % l->size;
     index /= l->size;
@@ -60,12 +65,14 @@ std::unique_ptr<Kernel> make_dot(const Step& step, std::string& why_not) {
   why_not = refusal(step);
   if (!why_not.empty()) return nullptr;
   DotTask task;
-  task.loops = dot_loops(std::get<DotDims>(step.attrs), step.inputs[0], step.inputs[1], step.outputs[0]);
+  task.loops =
+      dot_loops(std::get<DotDims>(step.attrs), step.inputs[0], step.inputs[1], step.outputs[0]);
   task.in = step.inputs[0].type.dtype;
   task.out = step.outputs[0].type.dtype;
   task.accumulate = step.inputs.size() == 3;
   task.c = static_cast<int>(step.inputs.size());
-  if (task.loops.empty() || task.loops.k.size * task.loops.terms() == 0) return std::make_unique<EmptyDot>(task);
+  if (task.loops.empty() || task.loops.k.size * task.loops.terms() == 0)
+    return std::make_unique<EmptyDot>(task);
   if (auto skinny = make_dot_skinny(task)) return skinny;
   return make_dot_tiles(task);
 }

@@ -24,7 +24,8 @@ struct Chunks {
   Chunks() = default;
   Chunks(std::int64_t total, std::int64_t parts, std::int64_t unit) : size(total) {
     const std::int64_t per_part = (total + parts - 1) / std::max<std::int64_t>(parts, 1);
-    chunk = std::clamp<std::int64_t>((per_part + unit - 1) / unit * unit, 1, std::max<std::int64_t>(total, 1));
+    chunk = std::clamp<std::int64_t>((per_part + unit - 1) / unit * unit, 1,
+                                     std::max<std::int64_t>(total, 1));
   }
   std::int64_t count() const { return (size + chunk - 1) / chunk; }
   std::int64_t begin(std::int64_t i) const { return i * chunk; }
@@ -37,7 +38,8 @@ struct Chunks {
 struct DotAddresses {
   std::byte *a, *b, *c;
 };
-DotAddresses move_by(DotAddresses at, std::span<const DotLoop> loops, std::int64_t index, DType in, DType out);
+DotAddresses move_by(DotAddresses at, std::span<const DotLoop> loops, std::int64_t index, DType in,
+                     DType out);
 
 // One side has at most this many vectors: the work is reading the other side once.
 inline constexpr std::int64_t kSkinny = 4;

@@ -12,7 +12,8 @@ using Loops = std::vector<DotLoop>;
 
 // Whether `outer` walks on where `inner` ends, in every operand.
 bool continues(const DotLoop& outer, const DotLoop& inner) {
-  return outer.a == inner.size * inner.a && outer.b == inner.size * inner.b && outer.c == inner.size * inner.c;
+  return outer.a == inner.size * inner.a && outer.b == inner.size * inner.b &&
+         outer.c == inner.size * inner.c;
 }
 
 // Merges pairs, in whatever order the dimensions stand, until none is left.
@@ -37,9 +38,10 @@ Loops merged(Loops loops) {
 template <class Score>
 DotLoop take_best(Loops& loops, Score score) {
   if (loops.empty()) return {};
-  const auto best = std::max_element(loops.begin(), loops.end(), [&](const DotLoop& x, const DotLoop& y) {
-    return std::pair(score(x), x.size) < std::pair(score(y), y.size);
-  });
+  const auto best =
+      std::max_element(loops.begin(), loops.end(), [&](const DotLoop& x, const DotLoop& y) {
+        return std::pair(score(x), x.size) < std::pair(score(y), y.size);
+      });
   const DotLoop found = *best;
   loops.erase(best);
   return found;
@@ -67,14 +69,17 @@ std::int64_t DotLoops::terms() const { return steps(sums); }
 bool DotLoops::empty() const { return batches() == 0 || m.size == 0 || n.size == 0; }
 
 DotLoops dot_loops(const DotDims& dims, const View& a, const View& b, const View& c) {
-  const auto at = [](const Dims& values, std::int64_t d) { return values[static_cast<std::size_t>(d)]; };
+  const auto at = [](const Dims& values, std::int64_t d) {
+    return values[static_cast<std::size_t>(d)];
+  };
   const auto a_stride = [&](std::int64_t d) { return at(a.strides, d); };
   const auto b_stride = [&](std::int64_t d) { return at(b.strides, d); };
   Loops batch, m, n, k;
   std::int64_t out = 0;  // dimension of c
   for (std::size_t i = 0; i < dims.lhs_batch.size(); ++i, ++out) {
     const std::int64_t d = dims.lhs_batch[i];
-    batch.push_back({at(a.type.shape, d), a_stride(d), b_stride(dims.rhs_batch[i]), at(c.strides, out)});
+    batch.push_back(
+        {at(a.type.shape, d), a_stride(d), b_stride(dims.rhs_batch[i]), at(c.strides, out)});
   }
   for (const auto d : free_dims(a.type.shape.size(), dims.lhs_batch, dims.lhs_contract)) {
     m.push_back({at(a.type.shape, d), a_stride(d), 0, at(c.strides, out++)});

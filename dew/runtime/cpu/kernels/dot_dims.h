@@ -1,4 +1,5 @@
-// A general dot as loops: which dimensions of its operands merge into one, and which one product covers.
+// A general dot as loops: which dimensions of its operands merge into one, and which one product
+// covers.
 #pragma once
 
 #include <vector>
@@ -7,18 +8,21 @@
 
 namespace dew::cpu {
 
-// `size` steps that move by these strides (elements) in a, b and c; 0 for an operand that lacks the dimension.
+// `size` steps that move by these strides (elements) in a, b and c; 0 for an operand that lacks the
+// dimension.
 struct DotLoop {
   std::int64_t size = 1, a = 0, b = 0, c = 0;
   bool operator==(const DotLoop&) const = default;
 };
 
-// c[batch, m, n] = sum over sums, k of a[batch, sums, m, k] b[batch, sums, k, n]. Example: x [b,t,e] . w [e,h,d] of
-// row-major views is m = b t, n = h d, k = e, without further loops.
+// c[batch, m, n] = sum over sums, k of a[batch, sums, m, k] b[batch, sums, k, n]. Example: x
+// [b,t,e] . w [e,h,d] of row-major views is m = b t, n = h d, k = e, without further loops.
 struct DotLoops {
-  DotLoop m, n, k;             // one product
-  std::vector<DotLoop> batch;  // products that write different elements; also free dimensions that do not merge
-  std::vector<DotLoop> sums;   // further contracted dimensions: products that add to the same elements
+  DotLoop m, n, k;  // one product
+  std::vector<DotLoop>
+      batch;  // products that write different elements; also free dimensions that do not merge
+  std::vector<DotLoop>
+      sums;  // further contracted dimensions: products that add to the same elements
 
   std::int64_t batches() const;
   std::int64_t terms() const;  // products of the sum
@@ -29,7 +33,8 @@ struct DotLoops {
 
 DotLoops dot_loops(const DotDims& dims, const View& a, const View& b, const View& c);
 
-// The same product with the operands' roles exchanged: transposed c = transposed b times transposed a.
+// The same product with the operands' roles exchanged: transposed c = transposed b times transposed
+// a.
 DotLoops transposed(DotLoops loops);
 
 }  // namespace dew::cpu

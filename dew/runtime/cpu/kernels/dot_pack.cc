@@ -11,12 +11,12 @@
 // After foreach_target.h.
 #include "dew/runtime/cpu/kernels/copy_range-inl.h"
 
-#ifndef DEW_DOT_PACK_ROWS_
-#define DEW_DOT_PACK_ROWS_
+#ifndef DEW_DOT_PACK_COPIED_ROWS_
+#define DEW_DOT_PACK_COPIED_ROWS_
 namespace dew::cpu {
 
 // Whole rows at a time: most are short, so that a call for each would take longer than the copy.
-struct Rows {
+struct CopiedRows {
   const void* from;
   void* to;
   std::int64_t from_row, to_row;  // elements
@@ -28,21 +28,21 @@ struct Rows {
 
 HWY_BEFORE_NAMESPACE();
 namespace dew::cpu::HWY_NAMESPACE {
+namespace {
 
 template <class From, class To, class Visit>
-HWY_INLINE void EachRow(const Rows& rows, Visit visit) {
+HWY_INLINE void EachRow(const CopiedRows& rows, Visit visit) {
   for (std::size_t r = 0; r < rows.rows; ++r) {
-    const auto* ahead = static_cast<const From*>(rows.from) + static_cast<std::int64_t>(r + 16) * rows.from_row;
-    for (std::size_t i = 0; i < rows.columns; i += 64 / sizeof(From)) __builtin_prefetch(ahead + i);
     visit(static_cast<const From*>(rows.from) + static_cast<std::int64_t>(r) * rows.from_row,
           static_cast<To*>(rows.to) + static_cast<std::int64_t>(r) * rows.to_row);
   }
 }
 
-void Widen(const Rows& rows) {
+void Widen(const CopiedRows& rows) {
   EachRow<std::uint16_t, float>(rows, [&](const std::uint16_t* from, float* to) HWY_ATTR {
     std::size_t i = 0;
-    for (; i + kLanes <= rows.columns; i += kLanes) hn::StoreU(LoadBf16(DF(), from + i), DF(), to + i);
+    for (; i + kLanes <= rows.columns; i += kLanes)
+      hn::StoreU(LoadBf16(DF(), from + i), DF(), to + i);
     for (; i < rows.columns; ++i) {
       const std::uint32_t bits = std::uint32_t{from[i]} << 16;
       std::memcpy(to + i, &bits, sizeof bits);
@@ -50,10 +50,11 @@ void Widen(const Rows& rows) {
   });
 }
 
-void Narrow(const Rows& rows) {
+void Narrow(const CopiedRows& rows) {
   EachRow<float, std::uint16_t>(rows, [&](const float* from, std::uint16_t* to) HWY_ATTR {
     std::size_t i = 0;
-    for (; i + kLanes <= rows.columns; i += kLanes) StoreBf16(hn::LoadU(DF(), from + i), DF(), to + i);
+    for (; i + kLanes <= rows.columns; i += kLanes)
+      StoreBf16(hn::LoadU(DF(), from + i), DF(), to + i);
     if (i == rows.columns) return;
     HWY_ALIGN std::uint16_t rest[kLanes];
     StoreBf16(LoadPart(from + i, rows.columns - i), DF(), rest);
@@ -62,7 +63,7 @@ void Narrow(const Rows& rows) {
 }
 
 template <class T>
-void Move(const Rows& rows) {
+void Move(const CopiedRows& rows) {
   const hn::ScalableTag<T> d;
   const std::size_t lanes = hn::Lanes(d);
   EachRow<T, T>(rows, [&](const T* from, T* to) HWY_ATTR {
@@ -72,7 +73,7 @@ void Move(const Rows& rows) {
   });
 }
 
-void Copy(const Rows& rows, DType from, DType to) {
+void Copy(const CopiedRows& rows, DType from, DType to) {
   if (from == to) return from == DType::f32 ? Move<float>(rows) : Move<std::uint16_t>(rows);
   return from == DType::bf16 ? Widen(rows) : Narrow(rows);
 }
@@ -85,6 +86,7 @@ void AddRow(float* to, const float* from, std::size_t n) {
   for (; i < n; ++i) to[i] += from[i];
 }
 
+}  // namespace
 }  // namespace dew::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
@@ -125,7 +127,8 @@ void copy_matrix(const Matrix& from, const Matrix& to, std::int64_t rows, std::i
   const bool one_run = from.row == cols && to.row == cols;
   const auto n = static_cast<std::size_t>(cols), m = static_cast<std::size_t>(rows);
   HWY_DYNAMIC_DISPATCH(Copy)
-  ({from.data, to.data, from.row, to.row, one_run ? 1 : m, one_run ? m * n : n}, from.dtype, to.dtype);
+  ({from.data, to.data, from.row, to.row, one_run ? 1 : m, one_run ? m * n : n}, from.dtype,
+   to.dtype);
 }
 
 void add_row(float* to, const float* from, std::int64_t n) {

@@ -1,4 +1,5 @@
-// Copies of matrices with a change of layout or dtype, for products that cannot read or write their operands in place.
+// Copies of matrices with a change of layout or dtype, for products that cannot read or write their
+// operands in place.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,6 @@
-// dot with one side of at most kSkinny vectors, as when a model generates: every element of the other, wide side is used so
-// few times that reading it is the work. oneDNN transposes or repacks it first; here it is read once, as it lies.
+// dot with one side of at most kSkinny vectors, as when a model generates: every element of the
+// other, wide side is used so few times that reading it is the work. oneDNN transposes or repacks
+// it first; here it is read once, as it lies.
 #include <cstring>
 #include <utility>
 
@@ -39,6 +40,7 @@ struct SkinnyPart {
 
 HWY_BEFORE_NAMESPACE();
 namespace dew::cpu::HWY_NAMESPACE {
+namespace {
 
 HWY_INLINE VF LoadWide(const float* p) { return hn::LoadU(DF(), p); }
 HWY_INLINE VF LoadWide(const std::uint16_t* p) { return LoadBf16(DF(), p); }
@@ -51,47 +53,46 @@ HWY_INLINE float One(const std::uint16_t* p) {
   return value;
 }
 
-// Wide rows contiguous along k: kRows scalar products with each of kVectors vectors.
-template <int kVectors, int kRows, class T>
-HWY_INLINE void Rows(const SkinnyPart& p, const T* wide, std::size_t n) {
-  const auto k = static_cast<std::size_t>(p.k), stride = static_cast<std::size_t>(p.stride);
-  VF sums[kRows][kVectors];
+// One row of wide, contiguous along k, times kVectors vectors. Rows are taken one by one, so that
+// memory is read in order; kChains sums for each vector hide the latency.
+template <int kVectors, int kChains, class T>
+HWY_INLINE void OneRow(const SkinnyPart& p, const T* wide, float* out) {
+  const auto k = static_cast<std::size_t>(p.k), n = static_cast<std::size_t>(p.n);
+  VF sums[kChains][kVectors];
   DEW_UNROLL
-  for (auto& row : sums) {
+  for (auto& chain : sums) {
     DEW_UNROLL
-    for (auto& sum : row) sum = hn::Zero(DF());
+    for (auto& sum : chain) sum = hn::Zero(DF());
   }
   std::size_t i = 0;
-  for (; i + kLanes <= k; i += kLanes) {
-    VF x[kVectors];
+  for (; i + kChains * kLanes <= k; i += kChains * kLanes) {
     DEW_UNROLL
-    for (std::size_t v = 0; v < kVectors; ++v) x[v] = hn::LoadU(DF(), p.x + v * k + i);
-    DEW_UNROLL
-    for (std::size_t r = 0; r < kRows; ++r) {
-      const VF w = LoadWide(wide + r * stride + i);
+    for (std::size_t c = 0; c < kChains; ++c) {
+      const VF w = LoadWide(wide + i + c * kLanes);
       DEW_UNROLL
-      for (std::size_t v = 0; v < kVectors; ++v) sums[r][v] = hn::MulAdd(w, x[v], sums[r][v]);
+      for (std::size_t v = 0; v < kVectors; ++v) {
+        sums[c][v] = hn::MulAdd(w, hn::LoadU(DF(), p.x + v * k + i + c * kLanes), sums[c][v]);
+      }
     }
   }
   DEW_UNROLL
-  for (std::size_t r = 0; r < kRows; ++r) {
+  for (std::size_t v = 0; v < kVectors; ++v) {
+    VF all = sums[0][v];
     DEW_UNROLL
-    for (std::size_t v = 0; v < kVectors; ++v) {
-      float sum = SumLanes(sums[r][v]);
-      for (std::size_t j = i; j < k; ++j) sum += p.x[v * k + j] * One(wide + r * stride + j);
-      p.out[v * static_cast<std::size_t>(p.n) + n + r] = sum;
-    }
+    for (std::size_t c = 1; c < kChains; ++c) all = hn::Add(all, sums[c][v]);
+    float sum = SumLanes(all);
+    for (std::size_t j = i; j < k; ++j) sum += p.x[v * k + j] * One(wide + j);
+    out[v * n] = sum;
   }
 }
 
 template <int kVectors, class T>
 void AllRows(const SkinnyPart& p) {
-  constexpr int kRows = kVectors <= 2 ? 4 : 2;  // sums that fit the 16 registers of AVX2
+  constexpr int kChains = kVectors <= 2 || kLanes == 16 ? 4 : 2;  // sums that fit the registers
   const T* wide = reinterpret_cast<const T*>(p.wide);
   const auto count = static_cast<std::size_t>(p.n), stride = static_cast<std::size_t>(p.stride);
-  std::size_t n = 0;
-  for (; n + kRows <= count; n += kRows) Rows<kVectors, kRows>(p, wide + n * stride, n);
-  for (; n < count; ++n) Rows<kVectors, 1>(p, wide + n * stride, n);
+  for (std::size_t n = 0; n < count; ++n)
+    OneRow<kVectors, kChains>(p, wide + n * stride, p.out + n);
 }
 
 // Wide rows contiguous along n: kTerms multiples of them are added to the sums, which stay in L1.
@@ -102,7 +103,8 @@ HWY_INLINE void AddColumns(const SkinnyPart& p, const T* wide, std::size_t k) {
   DEW_UNROLL
   for (std::size_t v = 0; v < kVectors; ++v) {
     DEW_UNROLL
-    for (std::size_t t = 0; t < kTerms; ++t) x[v][t] = hn::Set(DF(), p.x[v * static_cast<std::size_t>(p.k) + k + t]);
+    for (std::size_t t = 0; t < kTerms; ++t)
+      x[v][t] = hn::Set(DF(), p.x[v * static_cast<std::size_t>(p.k) + k + t]);
   }
   std::size_t i = 0;
   for (; i + kLanes <= n; i += kLanes) {
@@ -123,7 +125,8 @@ HWY_INLINE void AddColumns(const SkinnyPart& p, const T* wide, std::size_t k) {
     for (std::size_t v = 0; v < kVectors; ++v) {
       float sum = p.out[v * n + i];
       DEW_UNROLL
-      for (std::size_t t = 0; t < kTerms; ++t) sum += hn::GetLane(x[v][t]) * One(wide + t * stride + i);
+      for (std::size_t t = 0; t < kTerms; ++t)
+        sum += hn::GetLane(x[v][t]) * One(wide + t * stride + i);
       p.out[v * n + i] = sum;
     }
   }
@@ -143,16 +146,21 @@ void AllColumns(const SkinnyPart& p) {
 template <class T>
 void Part(const SkinnyPart& p, bool by_rows) {
   switch (p.vectors) {
-    case 1: return by_rows ? AllRows<1, T>(p) : AllColumns<1, T>(p);
-    case 2: return by_rows ? AllRows<2, T>(p) : AllColumns<2, T>(p);
-    case 3: return by_rows ? AllRows<3, T>(p) : AllColumns<3, T>(p);
-    default: return by_rows ? AllRows<4, T>(p) : AllColumns<4, T>(p);
+    case 1:
+      return by_rows ? AllRows<1, T>(p) : AllColumns<1, T>(p);
+    case 2:
+      return by_rows ? AllRows<2, T>(p) : AllColumns<2, T>(p);
+    case 3:
+      return by_rows ? AllRows<3, T>(p) : AllColumns<3, T>(p);
+    default:
+      return by_rows ? AllRows<4, T>(p) : AllColumns<4, T>(p);
   }
 }
 
 void PartF32(const SkinnyPart& p, bool by_rows) { Part<float>(p, by_rows); }
 void PartBf16(const SkinnyPart& p, bool by_rows) { Part<std::uint16_t>(p, by_rows); }
 
+}  // namespace
 }  // namespace dew::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
@@ -165,7 +173,7 @@ HWY_EXPORT(PartBf16);
 
 constexpr std::int64_t kPartBytes = 1 << 17;  // of the wide side: 5 us of memory
 constexpr std::int64_t kMostParts = 64;
-constexpr std::int64_t kMostColumns = 1024;   // whose sums stay in L1
+constexpr std::int64_t kMostColumns = 1024;  // whose sums stay in L1
 
 class SkinnyDot : public Kernel {
  public:
@@ -174,7 +182,9 @@ class SkinnyDot : public Kernel {
     const DotLoops& l = task_.loops;
     const std::int64_t bytes = l.n.size * l.k.size * byte_size(task_.in);
     const std::int64_t parts = std::clamp<std::int64_t>(bytes / kPartBytes, 1, kMostParts);
-    parts_ = Chunks(l.n.size, by_rows_ ? parts : std::max(parts, (l.n.size + kMostColumns - 1) / kMostColumns), 64);
+    parts_ = Chunks(
+        l.n.size, by_rows_ ? parts : std::max(parts, (l.n.size + kMostColumns - 1) / kMostColumns),
+        64);
     phases_ = {static_cast<int>(l.batches() * parts_.count())};
     x_bytes_ = (l.m.size * l.k.size * 4 + 63) / 64 * 64;
     worker_scratch_ = static_cast<std::size_t>(x_bytes_ + l.m.size * parts_.chunk * 4);
@@ -184,10 +194,12 @@ class SkinnyDot : public Kernel {
   void run(const KernelArgs& args, int, int piece) const noexcept override {
     const DotLoops& l = task_.loops;
     const std::int64_t part = piece % parts_.count();
-    const DotAddresses at = move_by({args.operands[task_.a], args.operands[task_.b], args.operands[task_.c]}, l.batch,
-                                    piece / parts_.count(), task_.in, task_.out);
+    const DotAddresses at =
+        move_by({args.operands[task_.a], args.operands[task_.b], args.operands[task_.c]}, l.batch,
+                piece / parts_.count(), task_.in, task_.out);
     const std::int64_t n = parts_.begin(part), count = parts_.length(part);
-    const Matrix x{args.worker, DType::f32, l.k.size, 1}, sums{args.worker + x_bytes_, DType::f32, count, 1};
+    const Matrix x{args.worker, DType::f32, l.k.size, 1},
+        sums{args.worker + x_bytes_, DType::f32, count, 1};
     copy_matrix({at.a, task_.in, l.m.a, l.k.a}, x, l.m.size, l.k.size);
     const Matrix wide{at.b, task_.in, l.n.b, l.k.b}, c{at.c, task_.out, l.m.c, l.n.c};
     const SkinnyPart p{static_cast<const float*>(x.data),
@@ -197,7 +209,8 @@ class SkinnyDot : public Kernel {
                        by_rows_ ? l.n.b : l.k.b,
                        count,
                        static_cast<float*>(sums.data)};
-    task_.in == DType::f32 ? HWY_DYNAMIC_DISPATCH(PartF32)(p, by_rows_) : HWY_DYNAMIC_DISPATCH(PartBf16)(p, by_rows_);
+    task_.in == DType::f32 ? HWY_DYNAMIC_DISPATCH(PartF32)(p, by_rows_)
+                           : HWY_DYNAMIC_DISPATCH(PartBf16)(p, by_rows_);
     const Matrix target{c.at(0, n), task_.out, l.m.c, l.n.c};
     if (task_.accumulate) add(target, sums, l.m.size, count);
     copy_matrix(sums, target, l.m.size, count);

@@ -1,5 +1,5 @@
-// What tests of kernels share: strided arrays of random numbers, steps over them, and a runner that executes pieces in any
-// order, with scratch full of NaN.
+// What tests of kernels share: strided arrays of random numbers, steps over them, and a runner that
+// executes pieces in any order, with scratch full of NaN.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -19,12 +19,14 @@
 
 namespace dew::cpu {
 
-// An array in a buffer of its own. Elements outside the view hold a pattern that no kernel may change.
+// An array in a buffer of its own. Elements outside the view hold a pattern that no kernel may
+// change.
 struct TestArray {
   View view;
   std::vector<std::byte> bytes;
 
-  // `order`: dimensions from the outermost in memory to the innermost; `gap`: elements left free behind each row.
+  // `order`: dimensions from the outermost in memory to the innermost; `gap`: elements left free
+  // behind each row.
   TestArray(DType dtype, Dims shape, Dims order = {}, std::int64_t gap = 0) {
     const auto rank = static_cast<std::int64_t>(shape.size());
     if (order.empty()) {
@@ -38,7 +40,8 @@ struct TestArray {
       view.strides[d] = stride;
       stride = stride * shape[d] + (i == rank - 1 ? gap : 0);
     }
-    bytes.assign(static_cast<std::size_t>(std::max<std::int64_t>(stride, 1) * byte_size(dtype)), std::byte{0x7b});
+    bytes.assign(static_cast<std::size_t>(std::max<std::int64_t>(stride, 1) * byte_size(dtype)),
+                 std::byte{0x7b});
   }
 
   std::byte* address(const Dims& index) {
@@ -48,16 +51,24 @@ struct TestArray {
   }
   double get(const Dims& index) {
     switch (view.type.dtype) {
-      case DType::f32: return *reinterpret_cast<float*>(address(index));
-      case DType::bf16: return static_cast<float>(*reinterpret_cast<bf16*>(address(index)));
-      default: return *reinterpret_cast<std::int32_t*>(address(index));
+      case DType::f32:
+        return *reinterpret_cast<float*>(address(index));
+      case DType::bf16:
+        return static_cast<float>(*reinterpret_cast<bf16*>(address(index)));
+      default:
+        return *reinterpret_cast<std::int32_t*>(address(index));
     }
   }
   void set(const Dims& index, double value) {
     switch (view.type.dtype) {
-      case DType::f32: *reinterpret_cast<float*>(address(index)) = static_cast<float>(value); break;
-      case DType::bf16: *reinterpret_cast<bf16*>(address(index)) = bf16(static_cast<float>(value)); break;
-      default: *reinterpret_cast<std::int32_t*>(address(index)) = static_cast<std::int32_t>(value);
+      case DType::f32:
+        *reinterpret_cast<float*>(address(index)) = static_cast<float>(value);
+        break;
+      case DType::bf16:
+        *reinterpret_cast<bf16*>(address(index)) = bf16(static_cast<float>(value));
+        break;
+      default:
+        *reinterpret_cast<std::int32_t*>(address(index)) = static_cast<std::int32_t>(value);
     }
   }
   template <class Next>
@@ -79,7 +90,9 @@ enum class Order { forward, backward, threads };
 
 // Runs every piece of every phase; `threads`: by four threads, whoever comes first.
 inline void run_kernel(const Kernel& kernel, const std::vector<std::byte*>& operands, Order order) {
-  const auto scratch = [](std::size_t bytes) { return std::vector<float>(bytes / 4 + 32, std::nanf("")); };
+  const auto scratch = [](std::size_t bytes) {
+    return std::vector<float>(bytes / 4 + 32, std::nanf(""));
+  };
   const auto aligned = [](std::vector<float>& v) {
     const auto address = reinterpret_cast<std::uintptr_t>(v.data());
     return reinterpret_cast<std::byte*>((address + 63) / 64 * 64);
@@ -90,7 +103,8 @@ inline void run_kernel(const Kernel& kernel, const std::vector<std::byte*>& oper
   for (std::size_t phase = 0; phase < kernel.phases().size(); ++phase) {
     const int pieces = kernel.phases()[phase];
     const auto run = [&](std::size_t w, int piece) {
-      kernel.run({operands.data(), aligned(shared), aligned(worker[w])}, static_cast<int>(phase), piece);
+      kernel.run({operands.data(), aligned(shared), aligned(worker[w])}, static_cast<int>(phase),
+                 piece);
     };
     if (order == Order::threads) {
       std::atomic<int> next = 0;
@@ -107,9 +121,10 @@ inline void run_kernel(const Kernel& kernel, const std::vector<std::byte*>& oper
   }
 }
 
-// Numbers agree within `relative` of the largest expected one, which counts as at least `floor`; infinities exactly.
-inline void expect_close(const std::vector<double>& got, const std::vector<double>& expected, double relative,
-                         const std::string& what, double floor = 0.1) {
+// Numbers agree within `relative` of the largest expected one, which counts as at least `floor`;
+// infinities exactly.
+inline void expect_close(const std::vector<double>& got, const std::vector<double>& expected,
+                         double relative, const std::string& what, double floor = 0.1) {
   ASSERT_EQ(got.size(), expected.size()) << what;
   double size = floor;
   for (const double x : expected) size = std::isfinite(x) ? std::max(size, std::abs(x)) : size;

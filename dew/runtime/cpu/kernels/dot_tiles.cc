@@ -1,6 +1,8 @@
-// dot as oneDNN products of pieces of the result. Operands are read in place where oneDNN can (one stride is 1) and it has
-// products of their dtype; else tiles of them are copied to the worker's scratch. Likewise the result: a tile is summed in
-// scratch if it has several terms that would be rounded to bf16 in between, or if its rows are not contiguous.
+// dot as oneDNN products of pieces of the result. Operands are read in place where oneDNN can (one
+// stride is 1) and it has products of their dtype; else tiles of them are copied to the worker's
+// scratch. Likewise the result: a tile is summed in scratch if it has several terms that would be
+// rounded to bf16 in between, or if its rows are not contiguous.
+#include <cmath>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -13,7 +15,8 @@ namespace dew::cpu {
 namespace {
 
 constexpr std::int64_t kPackedK = 512;  // contracted elements of a copied tile
-constexpr double kPieceFlops = 5e5;     // a piece of less is not worth handing to another worker (5 us)
+constexpr std::int64_t kStagedElements =
+    1 << 17;  // of a tile of the result that is summed in scratch by choice
 
 // ---- which pieces ----
 
@@ -27,35 +30,54 @@ std::int64_t power_of_two_near(double x) {
   return p;
 }
 
-// Pieces in all: powers of two, so that 2, 4, 8 and 16 workers have equal shares; more for long products, so that a
-// disturbed worker delays the rest by little.
-std::int64_t wanted_pieces(double flops) {
+// A piece of less takes less than 9 us: not worth handing to another worker.
+double piece_flops(DType in) { return in == DType::bf16 ? 2e6 : 1e6; }
+
+// Pieces in all: powers of two, so that 2, 4, 8 and 16 workers have equal shares; more for long
+// products, so that a disturbed worker delays the rest by little.
+std::int64_t wanted_pieces(double flops, DType in) {
   std::int64_t want = 1;
-  while (want < 16 && flops / static_cast<double>(want) >= 2 * kPieceFlops) want *= 2;
-  while (want < 64 && flops / static_cast<double>(want) >= 5e7) want *= 2;
+  while (want < 16 && flops / static_cast<double>(want) >= 2 * piece_flops(in)) want *= 2;
+  while (want < 64 && flops / static_cast<double>(want) >= 100 * piece_flops(in)) want *= 2;
   return want;
 }
 
-// Measured on Zen 4 (bench/kernels_matmul.cc): pieces of 64 to 256 rows and 384 columns are as fast as the whole. With b
-// transposed narrow pieces lose (oneDNN transposes b anew for each), with a transposed low ones do.
-Cut cut_result(const DotLoops& l, bool staged) {
+// How wide a piece should be. Measured on Zen 4 (bench/kernels_matmul.cc): square pieces read
+// least, and 64 rows of 192 columns are as fast as the whole, but with a transposed, 96 rows of 256
+// (f32) or 384 (bf16). Narrow pieces of bf16 lose oneDNN's best kernel, so results of bf16 up to
+// 1024 wide are cut into rows.
+double wanted_width(const DotLoops& l, DType in, double area) {
+  const bool bf16 = in == DType::bf16;
+  if (bf16 && !l.a_transposed() && l.n.size <= 1024) return static_cast<double>(l.n.size);
+  return std::max(std::sqrt(area), l.a_transposed() ? (bf16 ? 384.0 : 256.0) : 192.0);
+}
+
+Cut cut_result(const DotLoops& l, DType in, bool packed) {
   const std::int64_t batches = l.batches();
-  const double flops = 2.0 * static_cast<double>(l.m.size) * static_cast<double>(l.n.size) *
-                       static_cast<double>(l.k.size * l.terms());
-  const std::int64_t want = wanted_pieces(flops * static_cast<double>(batches));
+  const auto m = static_cast<double>(l.m.size), n = static_cast<double>(l.n.size);
+  const double flops = 2.0 * m * n * static_cast<double>(l.k.size * l.terms());
+  const std::int64_t want = wanted_pieces(flops * static_cast<double>(batches), in);
   const std::int64_t want_of_one = (want + batches - 1) / batches;
-  const std::int64_t width = l.b_transposed() ? 1024 : 512;
-  std::int64_t cols = std::min(want_of_one, power_of_two_near(static_cast<double>(l.n.size) / static_cast<double>(width)));
+
+  const double width = wanted_width(l, in, m * n / static_cast<double>(want_of_one));
+  std::int64_t cols = std::min(want_of_one, power_of_two_near(n / width));
   const std::int64_t low = l.a_transposed() ? 96 : 64;
-  std::int64_t rows = std::clamp<std::int64_t>(want_of_one / cols, 1, std::max<std::int64_t>(l.m.size / low, 1));
+  std::int64_t rows =
+      std::clamp<std::int64_t>(want_of_one / cols, 1, std::max<std::int64_t>(l.m.size / low, 1));
   // Too few: lower pieces while they stay worth it, then narrower ones.
-  while (rows * cols < want_of_one && l.m.size / rows >= 32 && flops / static_cast<double>(rows * cols) >= 2e6) rows *= 2;
-  while (rows * cols < want_of_one && l.n.size / cols >= 128) cols *= 2;
-  if (staged) {  // bounds the scratch
+  const auto too_few = [&] { return rows * cols < std::min<std::int64_t>(want_of_one, 16); };
+  const std::int64_t lowest = l.b_transposed() ? 64 : 32, narrowest = l.a_transposed() ? 128 : 64;
+  const auto worth_it = [&] {
+    return flops / static_cast<double>(rows * cols) >= 2 * piece_flops(in);
+  };
+  while (too_few() && l.m.size / rows >= 2 * lowest && worth_it()) rows *= 2;
+  while (too_few() && l.n.size / cols >= 2 * narrowest) cols *= 2;
+  if (packed) {  // bounds the scratch
     rows = std::max(rows, (l.m.size + 127) / 128);
     cols = std::max(cols, (l.n.size + 383) / 384);
   }
-  return {Chunks(l.m.size, rows, 16), Chunks(l.n.size, cols, l.n.size / cols >= 64 ? 64 : 16), Chunks(batches, want, 1)};
+  return {Chunks(l.m.size, rows, 16), Chunks(l.n.size, cols, l.n.size / cols >= 64 ? 64 : 16),
+          Chunks(batches, want, 1)};
 }
 
 // ---- what is read and written in place ----
@@ -82,9 +104,9 @@ class TileDot : public Kernel {
  private:
   // A tile of the result.
   struct Tile {
-    std::int64_t m, n;             // its first element
+    std::int64_t m, n;  // its first element
     std::int64_t rows, cols, batch;
-    unsigned variant;              // which sizes it has
+    unsigned variant;  // which sizes it has
   };
   // Bits of a product's number.
   enum : unsigned { kLastM = 1, kLastN = 2, kLastBatch = 4, kLastK = 8, kAdd = 16, kVariants = 32 };
@@ -92,16 +114,19 @@ class TileDot : public Kernel {
   void lay_out_scratch();
   void make_products();
   ProductShape shape_of(unsigned variant) const;
-  Matrix a_tile(const DotAddresses& at, const Tile& t, std::int64_t k, std::int64_t length, std::byte* scratch) const;
-  Matrix b_tile(const DotAddresses& at, const Tile& t, std::int64_t k, std::int64_t length, std::byte* scratch) const;
+  Matrix a_tile(const DotAddresses& at, const Tile& t, std::int64_t k, std::int64_t length,
+                std::byte* scratch) const;
+  Matrix b_tile(const DotAddresses& at, const Tile& t, std::int64_t k, std::int64_t length,
+                std::byte* scratch) const;
   void run_tile(const DotAddresses& at, const Tile& t, std::byte* scratch) const noexcept;
-  void add_terms(const DotAddresses& at, const Tile& t, void* c, bool add, std::byte* scratch) const noexcept;
+  void add_terms(const DotAddresses& at, const Tile& t, void* c, bool add,
+                 std::byte* scratch) const noexcept;
 
   DotTask task_;
-  DType dtype_;            // of the products' operands
-  bool pack_a_, pack_b_;   // tiles are copied
-  bool stage_c_;           // tiles are summed in scratch
-  bool batched_ = false;   // a piece's batches are one product
+  DType dtype_;           // of the products' operands
+  bool pack_a_, pack_b_;  // tiles are copied
+  bool stage_c_;          // tiles are summed in scratch
+  bool batched_ = false;  // a piece's batches are one product
   Cut cut_;
   Chunks k_;
   std::size_t a_at_ = 0, b_at_ = 0, c_at_ = 0, product_at_ = 0;  // regions of the scratch
@@ -119,14 +144,19 @@ TileDot::TileDot(const DotTask& task) : task_(task) {
   pack_a_ = dtype_ != task_.in || !in_place(l.m.size, l.k.size, l.m.a, l.k.a);
   pack_b_ = dtype_ != task_.in || !in_place(l.k.size, l.n.size, l.k.b, l.n.b);
   const bool many_terms = l.terms() > 1 || ((pack_a_ || pack_b_) && l.k.size > kPackedK);
-  const bool rows_contiguous = l.n.size == 1 || (l.n.c == 1 && (l.m.size == 1 || l.m.c >= l.n.size));
+  const bool rows_contiguous =
+      l.n.size == 1 || (l.n.c == 1 && (l.m.size == 1 || l.m.c >= l.n.size));
   // A product of f32 operands cannot write bf16.
   stage_c_ = !rows_contiguous || (task_.out == DType::bf16 && (many_terms || dtype_ == DType::f32));
-  cut_ = cut_result(l, pack_a_ || pack_b_ || stage_c_);
+  cut_ = cut_result(l, dtype_, pack_a_ || pack_b_ || stage_c_);
+  // Where b is transposed, oneDNN's kernel for dense results is faster by more than a copy takes.
+  const bool dense_pays = l.b_transposed() && cut_.n.count() > 1 && l.k.size >= 192;
+  stage_c_ = stage_c_ || (dense_pays && cut_.m.chunk * cut_.n.chunk <= kStagedElements);
   k_ = Chunks(l.k.size, pack_a_ || pack_b_ ? (l.k.size + kPackedK - 1) / kPackedK : 1, 16);
   const bool one_tile = cut_.m.count() == 1 && cut_.n.count() == 1;
-  batched_ = !pack_a_ && !pack_b_ && !stage_c_ && one_tile && l.sums.empty() && l.batch.size() == 1 &&
-             l.batch[0].a > 0 && l.batch[0].b > 0;  // a batch stride of 0 would give the reference implementation
+  batched_ = !pack_a_ && !pack_b_ && !stage_c_ && one_tile && l.sums.empty() &&
+             l.batch.size() == 1 && l.batch[0].a > 0 &&
+             l.batch[0].b > 0;  // a batch stride of 0 would give the reference implementation
   phases_ = {static_cast<int>(cut_.batch.count() * cut_.m.count() * cut_.n.count())};
   make_products();
   lay_out_scratch();
@@ -138,7 +168,8 @@ void TileDot::lay_out_scratch() {
   if (pack_b_) b_at_ = region(worker_scratch_, cut_.n.chunk * k_.chunk * bytes);
   if (stage_c_) c_at_ = region(worker_scratch_, cut_.m.chunk * cut_.n.chunk * 4);
   std::size_t most = 0;
-  for (const auto& product : products_) most = product ? std::max(most, product->scratch_bytes()) : most;
+  for (const auto& product : products_)
+    most = product ? std::max(most, product->scratch_bytes()) : most;
   product_at_ = region(worker_scratch_, static_cast<std::int64_t>(most));
 }
 
@@ -186,7 +217,8 @@ void TileDot::run(const KernelArgs& args, int, int piece) const noexcept {
   const DotAddresses base{args.operands[task_.a], args.operands[task_.b], args.operands[task_.c]};
   const std::int64_t count = batched_ ? 1 : cut_.batch.length(bi);
   for (std::int64_t i = 0; i < count; ++i) {
-    const DotAddresses at = move_by(base, task_.loops.batch, cut_.batch.begin(bi) + i, task_.in, task_.out);
+    const DotAddresses at =
+        move_by(base, task_.loops.batch, cut_.batch.begin(bi) + i, task_.in, task_.out);
     run_tile(at, t, args.worker);
   }
 }
@@ -203,7 +235,8 @@ void TileDot::run_tile(const DotAddresses& at, const Tile& t, std::byte* scratch
 }
 
 // c (+)= the sum over all terms, in a fixed order.
-void TileDot::add_terms(const DotAddresses& at, const Tile& t, void* c, bool add, std::byte* scratch) const noexcept {
+void TileDot::add_terms(const DotAddresses& at, const Tile& t, void* c, bool add,
+                        std::byte* scratch) const noexcept {
   for (std::int64_t s = 0; s < task_.loops.terms(); ++s) {
     const DotAddresses term = move_by(at, task_.loops.sums, s, task_.in, task_.out);
     for (std::int64_t i = 0; i < k_.count(); ++i) {
@@ -244,6 +277,8 @@ Matrix TileDot::b_tile(const DotAddresses& at, const Tile& t, std::int64_t k, st
 
 }  // namespace
 
-std::unique_ptr<Kernel> make_dot_tiles(const DotTask& task) { return std::make_unique<TileDot>(task); }
+std::unique_ptr<Kernel> make_dot_tiles(const DotTask& task) {
+  return std::make_unique<TileDot>(task);
+}
 
 }  // namespace dew::cpu

@@ -1,5 +1,6 @@
-// Counter-based random words, and dropout made of them. Whatever the shape, elements are walked in row-major order in blocks
-// of counters, so the two ops and every cut into pieces see the same words.
+// Counter-based random words, and dropout made of them. Whatever the shape, elements are walked in
+// row-major order in blocks of counters, so the two ops and every cut into pieces see the same
+// words.
 #include <algorithm>
 #include <cstring>
 
@@ -23,7 +24,8 @@ using DU64 = hn::RepartitionToWide<DU>;
 using VU64 = hn::Vec<DU64>;
 constexpr std::size_t kWide = kLanes / 2;  // counters in a vector
 
-// Products of the lower halves of the lanes. So words stay in lower halves and the upper ones may hold anything.
+// Products of the lower halves of the lanes. So words stay in lower halves and the upper ones may
+// hold anything.
 HWY_INLINE VU64 Product(VU64 a, VU64 b) {
   return hn::MulEven(hn::BitCast(DU(), a), hn::BitCast(DU(), b));
 }
@@ -35,13 +37,16 @@ struct Counters {
 HWY_INLINE Counters LoadCounters(const CounterBlock& counters, std::size_t i) {
   const DU64 d;
   const hn::Half<DU> narrow;
-  return {hn::PromoteTo(d, hn::LoadU(narrow, counters.word[0] + i)), hn::PromoteTo(d, hn::LoadU(narrow, counters.word[1] + i)),
+  return {hn::PromoteTo(d, hn::LoadU(narrow, counters.word[0] + i)),
+          hn::PromoteTo(d, hn::LoadU(narrow, counters.word[1] + i)),
           hn::PromoteTo(d, hn::LoadU(narrow, counters.word[2] + i)), hn::Zero(d)};
 }
 
 HWY_INLINE Counters Round(const Counters& c, VU64 k0, VU64 k1) {
-  const VU64 p0 = Product(hn::Set(DU64(), 0xD2511F53u), c.c0), p1 = Product(hn::Set(DU64(), 0xCD9E8D57u), c.c2);
-  return {hn::Xor(hn::ShiftRight<32>(p1), hn::Xor(c.c1, k0)), p1, hn::Xor(hn::ShiftRight<32>(p0), hn::Xor(c.c3, k1)), p0};
+  const VU64 p0 = Product(hn::Set(DU64(), 0xD2511F53u), c.c0),
+             p1 = Product(hn::Set(DU64(), 0xCD9E8D57u), c.c2);
+  return {hn::Xor(hn::ShiftRight<32>(p1), hn::Xor(c.c1, k0)), p1,
+          hn::Xor(hn::ShiftRight<32>(p0), hn::Xor(c.c3, k1)), p0};
 }
 
 HWY_INLINE void StoreWords(const Counters& c, std::uint32_t* words) {
@@ -70,14 +75,17 @@ void PhiloxBlock(RandomKey key, const CounterBlock& counters, std::uint32_t* wor
   }
 }
 
-void Drop(const float* x, const std::uint32_t* words, std::uint32_t least, float scale, std::size_t n, float* y) {
+void Drop(const float* x, const std::uint32_t* words, std::uint32_t least, float scale,
+          std::size_t n, float* y) {
   const VF factor = hn::Set(DF(), scale);
   const VI below = hn::Set(DI(), static_cast<std::int32_t>(least) - 1);
   const auto* const w = reinterpret_cast<const float*>(words);
   ForRow(n, [&](std::size_t i, auto part) HWY_ATTR {
     const VU bits = hn::BitCast(DU(), part.template Load<Bits32>(w + i));
-    const auto kept = hn::RebindMask(DF(), hn::Gt(hn::BitCast(DI(), hn::ShiftRight<8>(bits)), below));
-    part.template Store<Bits32>(hn::IfThenElseZero(kept, hn::Mul(part.template Load<Bits32>(x + i), factor)), y + i);
+    const auto kept =
+        hn::RebindMask(DF(), hn::Gt(hn::BitCast(DI(), hn::ShiftRight<8>(bits)), below));
+    part.template Store<Bits32>(
+        hn::IfThenElseZero(kept, hn::Mul(part.template Load<Bits32>(x + i), factor)), y + i);
   });
 }
 
@@ -105,7 +113,8 @@ constexpr std::int64_t kPieceCounters = 4096;
 class RandomKernel final : public Kernel {
  public:
   // `first` is the number of the first counter operand: 0 for random_bits, 1 for dropout.
-  RandomKernel(const Step& step, const RandomAttrs& attrs, std::size_t first, const Strided& x, const Strided& y)
+  RandomKernel(const Step& step, const RandomAttrs& attrs, std::size_t first, const Strided& x,
+               const Strided& y)
       : first_(first), x_(x), y_(y), purpose_(static_cast<std::uint32_t>(attrs.purpose)) {
     const Dims& shape = step.outputs[0].type.shape;
     columns_ = shape[1];
@@ -127,8 +136,11 @@ class RandomKernel final : public Kernel {
       const auto count = static_cast<std::size_t>(std::min<std::int64_t>(kCounters, end - at));
       const std::int64_t element = at / quads_ * trailing_ + at % quads_ * 4;
       const std::size_t n = words(args, key, at, count, scratch);
-      if (first_ == 0) range_io().store(y_, args.operands[5], element, n, reinterpret_cast<const float*>(scratch.words));
-      else drop(args, element, n, scratch);
+      if (first_ == 0)
+        range_io().store(y_, args.operands[5], element, n,
+                         reinterpret_cast<const float*>(scratch.words));
+      else
+        drop(args, element, n, scratch);
     }
   }
 
@@ -139,13 +151,16 @@ class RandomKernel final : public Kernel {
     float x[4 * kCounters], y[4 * kCounters];
   };
 
-  // The least number of 24 bits whose uniform number is at least the rate: comparing it gives what comparing floats would.
+  // The least number of 24 bits whose uniform number is at least the rate: comparing it gives what
+  // comparing floats would.
   void set_rate(double rate) {
     std::uint32_t low = 0, high = 1u << 24;
     while (low < high) {
       const std::uint32_t middle = low + (high - low) / 2;
-      if (static_cast<double>(uniform(middle << 8)) >= rate) high = middle;
-      else low = middle + 1;
+      if (static_cast<double>(uniform(middle << 8)) >= rate)
+        high = middle;
+      else
+        low = middle + 1;
     }
     least_ = low;
     scale_ = static_cast<float>(1.0 / (1.0 - rate));
@@ -156,20 +171,25 @@ class RandomKernel final : public Kernel {
   }
 
   RandomKey key_of(const KernelArgs& args) const {
-    const auto word = [&](std::size_t k, int i) { return static_cast<std::uint32_t>(counter_operand(args, k)[i]); };
+    const auto word = [&](std::size_t k, int i) {
+      return static_cast<std::uint32_t>(counter_operand(args, k)[i]);
+    };
     return fold({word(0, 0), word(0, 1)}, purpose_, word(1, 0), word(2, 0), 0);
   }
 
-  // Fills scratch.words with the words of the elements of `count` counters from `at`; returns how many elements those are.
-  // Where `count` is less than a block, the rest of the block is made from what lies there, and not used.
-  std::size_t words(const KernelArgs& args, RandomKey key, std::int64_t at, std::size_t count, Scratch& s) const {
+  // Fills scratch.words with the words of the elements of `count` counters from `at`; returns how
+  // many elements those are. Where `count` is less than a block, the rest of the block is made from
+  // what lies there, and not used.
+  std::size_t words(const KernelArgs& args, RandomKey key, std::int64_t at, std::size_t count,
+                    Scratch& s) const {
     const std::int32_t* const rows = counter_operand(args, 3);
     const std::int32_t* const columns = counter_operand(args, 4);
     const std::int64_t cell = at / quads_;
     std::int64_t quad = at % quads_, row = cell / columns_, column = cell % columns_;
     for (std::size_t i = 0; i < count;) {
       const std::size_t end = std::min(count, i + static_cast<std::size_t>(quads_ - quad));
-      const auto c = static_cast<std::uint32_t>(columns[column]), r = static_cast<std::uint32_t>(rows[row]);
+      const auto c = static_cast<std::uint32_t>(columns[column]),
+                 r = static_cast<std::uint32_t>(rows[row]);
       for (; i < end; ++i) {
         s.counters.word[0][i] = static_cast<std::uint32_t>(quad++);
         s.counters.word[1][i] = c;
@@ -201,7 +221,8 @@ class RandomKernel final : public Kernel {
     const RangeIo& io = range_io();
     std::byte* const out = args.operands[6];
     float* const y = write_target(y_, out, element, s.y);
-    random_routines().drop(read_range(io, x_, args.operands[0], element, n, s.x), s.words, least_, scale_, n, y);
+    random_routines().drop(read_range(io, x_, args.operands[0], element, n, s.x), s.words, least_,
+                           scale_, n, y);
     write_range(io, y_, out, element, n, y);
   }
 
@@ -213,7 +234,8 @@ class RandomKernel final : public Kernel {
   Pieces pieces_;
 };
 
-std::unique_ptr<Kernel> make(const Step& step, const OpDef& op, std::size_t first, std::string& why_not) {
+std::unique_ptr<Kernel> make(const Step& step, const OpDef& op, std::size_t first,
+                             std::string& why_not) {
   const auto* attrs = step.op == &op ? std::get_if<RandomAttrs>(&step.attrs) : nullptr;
   if (attrs == nullptr) {
     why_not = "another op";
@@ -234,7 +256,9 @@ std::unique_ptr<Kernel> make(const Step& step, const OpDef& op, std::size_t firs
 std::unique_ptr<Kernel> make_random_bits(const Step& step, std::string& why_not) {
   return make(step, random_bits_op, 0, why_not);
 }
-std::unique_ptr<Kernel> make_dropout(const Step& step, std::string& why_not) { return make(step, dropout_op, 1, why_not); }
+std::unique_ptr<Kernel> make_dropout(const Step& step, std::string& why_not) {
+  return make(step, dropout_op, 1, why_not);
+}
 
 }  // namespace dew::cpu
 #endif  // HWY_ONCE

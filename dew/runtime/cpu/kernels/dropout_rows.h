@@ -19,7 +19,8 @@ struct RandomRoutines {
   // words[4 i + w] = word w of philox(key, counter i).
   void (*philox)(RandomKey key, const CounterBlock& counters, std::uint32_t* words);
   // y = scale x where the upper 24 bits of the word are at least `least`, else 0.
-  void (*drop)(const float* x, const std::uint32_t* words, std::uint32_t least, float scale, std::size_t n, float* y);
+  void (*drop)(const float* x, const std::uint32_t* words, std::uint32_t least, float scale,
+               std::size_t n, float* y);
 };
 
 const RandomRoutines& random_routines();

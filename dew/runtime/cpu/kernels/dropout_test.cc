@@ -11,8 +11,10 @@ void add_counters(KernelTest& t, std::int64_t rows, std::int64_t columns) {
   t.input(Type{DType::i32, {}}, {3});
   t.input(Type{DType::i32, {}}, {1001});
   std::vector<double> row_ids, column_ids;
-  for (std::int64_t r = 0; r < rows; ++r) row_ids.push_back(r + 1 == rows ? -1 : static_cast<double>(7 * r));  // a pad
-  for (std::int64_t c = 0; c < columns; ++c) column_ids.push_back(static_cast<double>(columns - c + 5));
+  for (std::int64_t r = 0; r < rows; ++r)
+    row_ids.push_back(r + 1 == rows ? -1 : static_cast<double>(7 * r));  // a pad
+  for (std::int64_t c = 0; c < columns; ++c)
+    column_ids.push_back(static_cast<double>(columns - c + 5));
   t.input(Type{DType::i32, {rows}}, row_ids);
   t.input(Type{DType::i32, {columns}}, column_ids);
 }
@@ -27,7 +29,9 @@ std::vector<double> reference(const KernelTest& t) {
   return t.step.op->reference(t.step.attrs, in, std::vector<Type>{t.step.outputs[0].type})[0].data;
 }
 
-const std::vector<Dims> kShapes = {{1, 1}, {0, 3}, {3, 0}, {5, 7}, {4, 9, 1}, {3, 5, 4}, {3, 5, 6}, {2, 3, 64}, {2, 3, 65}, {4, 33, 18}, {2, 2, 3, 1000}, {3, 2, 0}};
+const std::vector<Dims> kShapes = {{1, 1},     {0, 3},      {3, 0},          {5, 7},
+                                   {4, 9, 1},  {3, 5, 4},   {3, 5, 6},       {2, 3, 64},
+                                   {2, 3, 65}, {4, 33, 18}, {2, 2, 3, 1000}, {3, 2, 0}};
 
 TEST(RandomBits, EqualsReference) {
   for_each_target([] {
@@ -72,7 +76,8 @@ TEST(Dropout, DroppedNaNIsZero) {
     KernelTest t;
     t.step.op = &dropout_op;
     t.step.attrs = RandomAttrs{1, 0.5, {}};
-    t.input(Type{DType::f32, {4, 4, 100}}, std::vector<double>(1600, std::numeric_limits<double>::quiet_NaN()));
+    t.input(Type{DType::f32, {4, 4, 100}},
+            std::vector<double>(1600, std::numeric_limits<double>::quiet_NaN()));
     add_counters(t, 4, 4);
     t.output(Type{DType::f32, {4, 4, 100}});
     ASSERT_TRUE(t.run(make_dropout));

@@ -20,10 +20,13 @@ class Machine {
         rooms_(reinterpret_cast<float*>(args.worker + place_bytes(program))) {
     for (std::size_t k = 0; k < p_.rooms.size(); ++k) to_room(k);
     for (std::size_t i = 0; i < p_.inputs.size(); ++i) load_once(i);
-    if (!p_.once.empty()) p_.table->run(p_.once.data(), places_, 0, p_.once_whole_tile ? p_.tile_floats() : kBlock);
+    if (!p_.once.empty())
+      p_.table->run(p_.once.data(), places_, 0, p_.once_whole_tile ? p_.tile_floats() : kBlock);
   }
 
-  static std::size_t bytes(const FusedProgram& p) { return place_bytes(p) + p.floats * sizeof(float); }
+  static std::size_t bytes(const FusedProgram& p) {
+    return place_bytes(p) + p.floats * sizeof(float);
+  }
 
   void tile(std::int64_t begin, std::size_t n) const {
     for (std::size_t i = 0; i < p_.inputs.size(); ++i) load(i, begin, n);
@@ -41,11 +44,14 @@ class Machine {
   }
 
  private:
-  static std::size_t place_bytes(const FusedProgram& p) { return (p.rooms.size() * sizeof(Place) + 63) / 64 * 64; }
+  static std::size_t place_bytes(const FusedProgram& p) {
+    return (p.rooms.size() * sizeof(Place) + 63) / 64 * 64;
+  }
 
   float* room(std::size_t k) const { return rooms_ + p_.rooms[k].offset; }
   void to_room(std::size_t k) const {
-    places_[k] = {reinterpret_cast<std::byte*>(room(k)), p_.rooms[k].whole_tile ? kWholeTile : kOneBlock};
+    places_[k] = {reinterpret_cast<std::byte*>(room(k)),
+                  p_.rooms[k].whole_tile ? kWholeTile : kOneBlock};
   }
   std::byte* output(std::size_t o) const { return buffers_[p_.inputs.size() + o]; }
 
@@ -57,17 +63,25 @@ class Machine {
 
   void load_once(std::size_t i) const {
     if (p_.sources[i] == Source::uniform) load_block(i, 0);
-    if (p_.sources[i] == Source::periodic) p_.io->load(p_.inputs[i], buffers_[i], 0, static_cast<std::size_t>(p_.tile), room(i));
+    if (p_.sources[i] == Source::periodic)
+      p_.io->load(p_.inputs[i], buffers_[i], 0, static_cast<std::size_t>(p_.tile), room(i));
   }
 
   void load(std::size_t i, std::int64_t begin, std::size_t n) const {
     const Strided& s = p_.inputs[i];
     switch (p_.sources[i]) {
-      case Source::in_place: places_[i] = {buffers_[i] + begin * byte_size(s.dtype)}; break;
-      case Source::runs: load_run(i, begin, n); break;
-      case Source::copied: p_.io->load(s, buffers_[i], begin, n, room(i)); break;
+      case Source::in_place:
+        places_[i] = {buffers_[i] + begin * byte_size(s.dtype)};
+        break;
+      case Source::runs:
+        load_run(i, begin, n);
+        break;
+      case Source::copied:
+        p_.io->load(s, buffers_[i], begin, n, room(i));
+        break;
       case Source::uniform:
-      case Source::periodic: break;
+      case Source::periodic:
+        break;
     }
   }
 
@@ -85,8 +99,8 @@ class Machine {
     }
   }
 
-  // The elements behind the last whole block: places in buffers are replaced by a block that holds copies, so that nothing
-  // beyond the buffers is touched.
+  // The elements behind the last whole block: places in buffers are replaced by a block that holds
+  // copies, so that nothing beyond the buffers is touched.
   void rest(std::size_t first, std::size_t n) const {
     const std::size_t inputs = p_.inputs.size();
     for (std::size_t i = 0; i < inputs; ++i) {
@@ -99,7 +113,8 @@ class Machine {
     std::byte* ends[kMaxOutputs] = {};
     for (std::size_t o = 0; o < p_.outputs.size(); ++o) {
       if (!p_.outputs[o].dense()) continue;
-      ends[o] = places_[inputs + o].p + first * static_cast<std::size_t>(byte_size(p_.outputs[o].dtype));
+      ends[o] =
+          places_[inputs + o].p + first * static_cast<std::size_t>(byte_size(p_.outputs[o].dtype));
       places_[inputs + o] = {reinterpret_cast<std::byte*>(room(inputs + o)), kOneBlock};
     }
     p_.table->run(p_.each.data(), places_, first, first + kBlock);
@@ -121,7 +136,8 @@ class Machine {
 class Fused final : public Kernel {
  public:
   explicit Fused(FusedProgram program) : program_(std::move(program)) {
-    pieces_ = cut_pieces(program_.elements, kPieceElements, program_.row == 0 ? std::min(program_.tile, kPieceElements) : 128);
+    pieces_ = cut_pieces(program_.elements, kPieceElements,
+                         program_.row == 0 ? std::min(program_.tile, kPieceElements) : 128);
     phases_ = {pieces_.count};
     worker_scratch_ = Machine::bytes(program_);
     implementation_ = "highway";
@@ -149,7 +165,8 @@ class Fused final : public Kernel {
 }  // namespace
 
 std::unique_ptr<Kernel> make_fused(const Step& step, std::string& why_not) {
-  if (step.op != nullptr || step.group.outputs.empty() || step.group.outputs.size() > Machine::kMaxOutputs) {
+  if (step.op != nullptr || step.group.outputs.empty() ||
+      step.group.outputs.size() > Machine::kMaxOutputs) {
     why_not = "not a fused group, or one of more than 64 outputs";
     return nullptr;
   }

@@ -20,11 +20,13 @@ static_assert(kBlock % kRound == 0);
 using Routine = void (*)(const Code*, const Place*, std::size_t, DEW_ACC);
 
 // Same parameters, nothing to clean up: a jump.
-#define DEW_NEXT() return reinterpret_cast<Routine>(pc[1].fn)(pc + 1, places, i, v0, v1, v2, v3, v4, v5, v6, v7)
+#define DEW_NEXT() \
+  return reinterpret_cast<Routine>(pc[1].fn)(pc + 1, places, i, v0, v1, v2, v3, v4, v5, v6, v7)
 
 // statement(k, vk) for every vector.
-#define DEW_EACH(statement) \
-  statement(0, v0) statement(1, v1) statement(2, v2) statement(3, v3) statement(4, v4) statement(5, v5) statement(6, v6) statement(7, v7)
+#define DEW_EACH(statement)                                                            \
+  statement(0, v0) statement(1, v1) statement(2, v2) statement(3, v3) statement(4, v4) \
+      statement(5, v5) statement(6, v6) statement(7, v7)
 
 template <class T>
 using D = hn::ScalableTag<T>;
@@ -75,10 +77,13 @@ template <class Op, class T, Form kForm>
 void BinaryCode(const Code* pc, const Place* places, std::size_t i, DEW_ACC) {
   [[maybe_unused]] const float* m = nullptr;
   if constexpr (kForm != Form::acc_acc) m = At<const float>(places[pc->a], i);
-#define DEW_STEP(k, v)                                                                                   \
-  if constexpr (kForm == Form::acc_acc) v = As<float>(Op()(D<T>(), As<T>(v), As<T>(v)));                 \
-  else if constexpr (kForm == Form::acc_mem) v = As<float>(Op()(D<T>(), As<T>(v), Get<T>(m, k)));        \
-  else v = As<float>(Op()(D<T>(), Get<T>(m, k), As<T>(v)));
+#define DEW_STEP(k, v)                                   \
+  if constexpr (kForm == Form::acc_acc)                  \
+    v = As<float>(Op()(D<T>(), As<T>(v), As<T>(v)));     \
+  else if constexpr (kForm == Form::acc_mem)             \
+    v = As<float>(Op()(D<T>(), As<T>(v), Get<T>(m, k))); \
+  else                                                   \
+    v = As<float>(Op()(D<T>(), Get<T>(m, k), As<T>(v)));
   DEW_EACH(DEW_STEP)
 #undef DEW_STEP
   DEW_NEXT();
@@ -88,13 +93,13 @@ template <Form kForm>
 void SelectCode(const Code* pc, const Place* places, std::size_t i, DEW_ACC) {
   const float* const a = At<const float>(places[pc->a], i);
   const float* const b = At<const float>(places[pc->b], i);
-#define DEW_STEP(k, v)                                                                                                   \
-  if constexpr (kForm == Form::select_first) {                                                                           \
-    v = hn::IfThenElse(hn::MaskFromVec(v), Get<float>(a, k), Get<float>(b, k));                                          \
-  } else if constexpr (kForm == Form::select_second) {                                                                   \
-    v = hn::IfThenElse(hn::MaskFromVec(Get<float>(a, k)), v, Get<float>(b, k));                                          \
-  } else {                                                                                                               \
-    v = hn::IfThenElse(hn::MaskFromVec(Get<float>(a, k)), Get<float>(b, k), v);                                          \
+#define DEW_STEP(k, v)                                                          \
+  if constexpr (kForm == Form::select_first) {                                  \
+    v = hn::IfThenElse(hn::MaskFromVec(v), Get<float>(a, k), Get<float>(b, k)); \
+  } else if constexpr (kForm == Form::select_second) {                          \
+    v = hn::IfThenElse(hn::MaskFromVec(Get<float>(a, k)), v, Get<float>(b, k)); \
+  } else {                                                                      \
+    v = hn::IfThenElse(hn::MaskFromVec(Get<float>(a, k)), Get<float>(b, k), v); \
   }
   DEW_EACH(DEW_STEP)
 #undef DEW_STEP
@@ -108,7 +113,8 @@ void ElementCode(const Code* pc, const Place* places, std::size_t i, DEW_ACC) {
 #define DEW_STEP(k, v) hn::Store(v, DF(), lanes + k * kLanes);
   DEW_EACH(DEW_STEP)
 #undef DEW_STEP
-  const float* const m = kForm == Form::acc_mem || kForm == Form::mem_acc ? At<const float>(places[pc->a], i) : lanes;
+  const float* const m =
+      kForm == Form::acc_mem || kForm == Form::mem_acc ? At<const float>(places[pc->a], i) : lanes;
   for (std::size_t k = 0; k < kRound; ++k) {
     T x, y;
     __builtin_memcpy(&x, (kForm == Form::mem_acc ? m : lanes) + k, sizeof x);

@@ -17,28 +17,29 @@ namespace dew::cpu::HWY_NAMESPACE {
 namespace {
 
 // ---- ops: f32, and integers where it makes sense ----
-#define DEW_UNARY_OP(Name, expression)         \
-  struct Name {                                \
-    template <class Tag, class V>              \
+#define DEW_UNARY_OP(Name, expression)             \
+  struct Name {                                    \
+    template <class Tag, class V>                  \
     HWY_INLINE auto operator()(Tag d, V x) const { \
-      (void)d;                                 \
-      return expression;                       \
-    }                                          \
+      (void)d;                                     \
+      return expression;                           \
+    }                                              \
   }
-#define DEW_BINARY_OP(Name, expression)                \
-  struct Name {                                        \
-    template <class Tag, class V>                      \
+#define DEW_BINARY_OP(Name, expression)                 \
+  struct Name {                                         \
+    template <class Tag, class V>                       \
     HWY_INLINE auto operator()(Tag d, V a, V b) const { \
-      (void)d;                                         \
-      return expression;                               \
-    }                                                  \
+      (void)d;                                          \
+      return expression;                                \
+    }                                                   \
   }
 
 DEW_BINARY_OP(AddOp, hn::Add(a, b));
 DEW_BINARY_OP(SubOp, hn::Sub(a, b));
 DEW_BINARY_OP(MulOp, hn::Mul(a, b));
 DEW_BINARY_OP(DivOp, hn::Div(a, b));
-// Max and Min give the second operand if one is NaN; so only a first one that is NaN must be kept by hand.
+// Max and Min give the second operand if one is NaN; so only a first one that is NaN must be kept
+// by hand.
 DEW_BINARY_OP(MaxOp, hn::IfThenElse(hn::IsNaN(a), a, hn::Max(a, b)));
 DEW_BINARY_OP(MinOp, hn::IfThenElse(hn::IsNaN(a), a, hn::Min(a, b)));
 DEW_BINARY_OP(IntMaxOp, hn::Max(a, b));
@@ -70,8 +71,10 @@ DEW_UNARY_OP(GeluErfOp, GeluErf(x));
 DEW_UNARY_OP(GeluErfSlopeOp, GeluErfSlope(x));
 DEW_UNARY_OP(IsFiniteOp, hn::VecFromMask(d, hn::IsFinite(x)));
 // Zeros and NaN stay.
-DEW_UNARY_OP(SignOp, hn::IfThenElse(hn::Gt(hn::Abs(x), hn::Zero(d)), hn::CopySign(hn::Set(d, 1.0f), x), x));
-DEW_UNARY_OP(IntSignOp, hn::Or(hn::ShiftRight<31>(x), hn::IfThenElseZero(hn::Gt(x, hn::Zero(d)), hn::Set(d, 1))));
+DEW_UNARY_OP(SignOp,
+             hn::IfThenElse(hn::Gt(hn::Abs(x), hn::Zero(d)), hn::CopySign(hn::Set(d, 1.0f), x), x));
+DEW_UNARY_OP(IntSignOp, hn::Or(hn::ShiftRight<31>(x),
+                               hn::IfThenElseZero(hn::Gt(x, hn::Zero(d)), hn::Set(d, 1))));
 DEW_UNARY_OP(UnsignedSignOp, hn::Min(x, hn::Set(d, 1)));
 DEW_UNARY_OP(SquareOp, hn::Mul(x, x));
 DEW_UNARY_OP(CubeOp, hn::Mul(hn::Mul(x, x), x));
@@ -85,11 +88,13 @@ DEW_UNARY_OP(FloatFromMask, hn::And(x, hn::Set(d, 1.0f)));
 DEW_UNARY_OP(IntFromMask, hn::And(x, hn::Set(d, 1)));
 DEW_UNARY_OP(MaskFromAny, hn::VecFromMask(d, hn::Ne(x, hn::Zero(d))));
 // Towards zero; NaN becomes 0, what is too large the nearest integer of the type.
-DEW_UNARY_OP(IntFromFloat, hn::IfThenZeroElse(hn::RebindMask(DI(), hn::IsNaN(x)), hn::ConvertTo(DI(), x)));
+DEW_UNARY_OP(IntFromFloat,
+             hn::IfThenZeroElse(hn::RebindMask(DI(), hn::IsNaN(x)), hn::ConvertTo(DI(), x)));
 
 // Halves of 16 bits are exact in f32, so that only the last sum rounds.
 DEW_UNARY_OP(FloatFromUnsigned,
-             hn::MulAdd(hn::ConvertTo(DF(), hn::BitCast(DI(), hn::ShiftRight<16>(x))), hn::Set(DF(), 65536.0f),
+             hn::MulAdd(hn::ConvertTo(DF(), hn::BitCast(DI(), hn::ShiftRight<16>(x))),
+                        hn::Set(DF(), 65536.0f),
                         hn::ConvertTo(DF(), hn::BitCast(DI(), hn::And(x, hn::Set(d, 0xffff))))));
 
 #undef DEW_UNARY_OP
@@ -107,7 +112,8 @@ struct UnsignedFromFloat {
 struct Divide {
   template <class T>
   static T Apply(T x, T y, double) {
-    return y == 0 ? T{0} : static_cast<T>(static_cast<std::uint32_t>(std::int64_t{x} / std::int64_t{y}));
+    return y == 0 ? T{0}
+                  : static_cast<T>(static_cast<std::uint32_t>(std::int64_t{x} / std::int64_t{y}));
   }
 };
 
@@ -213,7 +219,8 @@ constexpr Row kRows[] = {
     {&gelu_erf_slope_op, Long<GeluErfSlopeOp>},
     {&equal_op, Binary<EqualOp, float>, Binary<EqualOp, I>, Binary<EqualOp, U>, Binary<EqualOp, U>},
     {&less_op, Binary<LessOp, float>, Binary<LessOp, I>, Binary<LessOp, U>},
-    {&less_equal_op, Binary<LessEqualOp, float>, Binary<IntLessEqualOp, I>, Binary<IntLessEqualOp, U>},
+    {&less_equal_op, Binary<LessEqualOp, float>, Binary<IntLessEqualOp, I>,
+     Binary<IntLessEqualOp, U>},
     {&logical_and_op, nullptr, nullptr, nullptr, Binary<AndOp, U>},
     {&logical_or_op, nullptr, nullptr, nullptr, Binary<OrOp, U>},
     {&logical_not_op, nullptr, nullptr, nullptr, Unary<NotOp, U>},
@@ -224,11 +231,16 @@ constexpr Row kRows[] = {
 inline ByForm ByType(DType type, ByForm f32, ByForm i32, ByForm u32, ByForm pred) {
   switch (type) {
     case DType::f32:
-    case DType::bf16: return f32;
-    case DType::i32: return i32;
-    case DType::u32: return u32;
-    case DType::pred: return pred;
-    case DType::f64: break;
+    case DType::bf16:
+      return f32;
+    case DType::i32:
+      return i32;
+    case DType::u32:
+      return u32;
+    case DType::pred:
+      return pred;
+    case DType::f64:
+      break;
   }
   return nullptr;
 }
@@ -238,11 +250,17 @@ inline ByForm FindConvert(DType from, DType to) {
   switch (to) {
     case DType::f32:
     case DType::bf16:
-      return ByType(from, same, Unary<FloatFromInt, I>, Unary<FloatFromUnsigned, U>, Unary<FloatFromMask, float>);
-    case DType::i32: return ByType(from, Unary<IntFromFloat, float>, same, same, Unary<IntFromMask, I>);
-    case DType::u32: return ByType(from, Element<UnsignedFromFloat, U>, same, same, Unary<IntFromMask, I>);
-    case DType::pred: return ByType(from, Unary<MaskFromAny, float>, Unary<MaskFromAny, I>, Unary<MaskFromAny, U>, same);
-    case DType::f64: break;
+      return ByType(from, same, Unary<FloatFromInt, I>, Unary<FloatFromUnsigned, U>,
+                    Unary<FloatFromMask, float>);
+    case DType::i32:
+      return ByType(from, Unary<IntFromFloat, float>, same, same, Unary<IntFromMask, I>);
+    case DType::u32:
+      return ByType(from, Element<UnsignedFromFloat, U>, same, same, Unary<IntFromMask, I>);
+    case DType::pred:
+      return ByType(from, Unary<MaskFromAny, float>, Unary<MaskFromAny, I>, Unary<MaskFromAny, U>,
+                    same);
+    case DType::f64:
+      break;
   }
   return nullptr;
 }
@@ -258,15 +276,14 @@ inline ByForm FindPow(double exponent) {
   return Element<Power, float>;
 }
 
-CodeFn FindCode(const OpDef* op, const Attrs& attrs, DType operand, DType result, Form form) {
+CodeFn FindCode(const OpDef* op, double number, DType operand, DType result, Form form) {
   ByForm found = nullptr;
   if (op == &convert_op) {
     found = FindConvert(operand, result);
   } else if (op == &stop_gradient_op) {
     found = Unary<SameOp, float>;
   } else if (op == &pow_op) {
-    const auto* exponent = std::get_if<Number>(&attrs);
-    if (is_float(operand) && exponent != nullptr) found = FindPow(exponent->value);
+    if (is_float(operand)) found = FindPow(number);
   }
   for (const Row& row : kRows) {
     if (row.op == op) found = ByType(operand, row.f32, row.i32, row.u32, row.pred);

@@ -1,6 +1,7 @@
-// Pointwise ops as threaded code. A string of codes runs over blocks of kBlock elements: eight vectors (the accumulator)
-// are handed from code to code in registers, each code changes them, loads them, or stores them, and calls the next. So a
-// chain of ops costs one load and one store, not one of each an op.
+// Pointwise ops as threaded code. A string of codes runs over blocks of kBlock elements: eight
+// vectors (the accumulator) are handed from code to code in registers, each code changes them,
+// loads them, or stores them, and calls the next. So a chain of ops costs one load and one store,
+// not one of each an op.
 #pragma once
 
 #include <cstddef>
@@ -19,8 +20,8 @@ struct Place {
   std::size_t mask = kWholeTile;
 };
 
-// The first parameters of every code are (const Code*, const Place*, element); vectors follow, which only code compiled for
-// one instruction set can name.
+// The first parameters of every code are (const Code*, const Place*, element); vectors follow,
+// which only code compiled for one instruction set can name.
 using CodeFn = void (*)();
 
 struct Code {
@@ -33,9 +34,11 @@ struct Code {
 enum class Form { unary, acc_mem, mem_acc, acc_acc, select_first, select_second, select_third };
 
 struct CodeTable {
-  // Null if there is no routine. `operand` is the dtype of the op's (last) operand, f32 for bf16.
-  CodeFn (*find)(const OpDef* op, const Attrs& attrs, DType operand, DType result, Form form);
-  // Accumulator from and to place a, which holds elements of that dtype; pred is a mask of 32 bits in the accumulator.
+  // Null if there is no routine. `operand` is the dtype of the op's last operand, `number` the
+  // exponent of pow.
+  CodeFn (*find)(const OpDef* op, double number, DType operand, DType result, Form form);
+  // Accumulator from and to place a, which holds elements of that dtype; pred is a mask of 32 bits
+  // in the accumulator.
   CodeFn (*load)(DType dtype);
   CodeFn (*store)(DType dtype);
   CodeFn halt;  // the last code of a string
@@ -46,7 +49,8 @@ struct CodeTable {
 // For the best instruction set of this machine.
 const CodeTable& code_table();
 
-// The op leaves the bits of a register as they are (stop_gradient, f32 to bf16 before it is stored).
+// The op leaves the bits of a register as they are (stop_gradient, f32 to bf16 before it is
+// stored).
 bool is_identity(const OpDef* op, DType operand, DType result);
 
 }  // namespace dew::cpu

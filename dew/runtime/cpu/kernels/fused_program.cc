@@ -7,28 +7,34 @@
 namespace dew::cpu {
 namespace {
 
-constexpr std::int64_t kTile = 1024;          // elements, where something is copied for each tile
+constexpr std::int64_t kTile = 1024;           // elements, where something is copied for each tile
 constexpr std::int64_t kLongTile = 64 * 1024;  // where nothing is
 
 // Elements in the innermost dimensions that every view walks with one stride.
-std::int64_t common_run(const Dims& shape, const std::vector<View>& inputs, const std::vector<View>& outputs) {
+std::int64_t common_run(const Dims& shape, const std::vector<View>& inputs,
+                        const std::vector<View>& outputs) {
   std::int64_t run = 1;
   std::size_t inner = shape.size();  // the innermost dimension that is not 1
   for (std::size_t d = shape.size(); d-- > 0;) {
     if (shape[d] == 1) continue;
     if (inner == shape.size()) inner = d;
-    const auto goes_on = [&](const View& v) { return d == inner || v.strides[d] == v.strides[inner] * run; };
-    if (!std::all_of(inputs.begin(), inputs.end(), goes_on) || !std::all_of(outputs.begin(), outputs.end(), goes_on)) break;
+    const auto goes_on = [&](const View& v) {
+      return d == inner || v.strides[d] == v.strides[inner] * run;
+    };
+    if (!std::all_of(inputs.begin(), inputs.end(), goes_on) ||
+        !std::all_of(outputs.begin(), outputs.end(), goes_on))
+      break;
     run *= shape[d];
   }
   return run;
 }
 
-// Values are numbered as in FusedGroup: inputs, then micro-ops. Time: micro-op t runs at 2t, what it allows to be stored
-// follows at 2t + 1, and end() is behind all micro-ops.
+// Values are numbered as in FusedGroup: inputs, then micro-ops. Time: micro-op t runs at 2t, what
+// it allows to be stored follows at 2t + 1, and end() is behind all micro-ops.
 class Builder {
  public:
-  Builder(const Step& step, std::string& why_not) : step_(step), group_(step.group), why_not_(why_not) {}
+  Builder(const Step& step, std::string& why_not)
+      : step_(step), group_(step.group), why_not_(why_not) {}
 
   std::optional<FusedProgram> build() {
     p_.table = &code_table();
@@ -58,7 +64,9 @@ class Builder {
   int end() const { return 2 * ops() + 1; }
   bool is_input(int v) const { return v < inputs(); }
   int made_at(int v) const { return 2 * (v - inputs()); }
-  DType dtype_of(int v) const { return is_input(v) ? group_.inputs[at(v)] : group_.ops[at(v - inputs())].dtype; }
+  DType dtype_of(int v) const {
+    return is_input(v) ? group_.inputs[at(v)] : group_.ops[at(v - inputs())].dtype;
+  }
 
   bool refuse(std::string reason) {
     why_not_ = std::move(reason);
@@ -88,7 +96,8 @@ class Builder {
     for (int v = 0; v < inputs(); ++v) root_.push_back(v);
     for (int t = 0; t < ops(); ++t) {
       const MicroOp& op = group_.ops[at(t)];
-      if (op.registers.empty() || op.registers.size() > 3) return refuse(format("{} operands", op.registers.size()));
+      if (op.registers.empty() || op.registers.size() > 3)
+        return refuse(format("{} operands", op.registers.size()));
       const bool same = is_identity(op.op, dtype_of(op.registers[0]), op.dtype);
       root_.push_back(same ? root_[at(op.registers[0])] : inputs() + t);
     }
@@ -112,8 +121,12 @@ class Builder {
 
   // ---- inputs ----
   void choose_tile() {
-    const std::int64_t row = std::max<std::int64_t>(1, common_run(group_.shape, step_.inputs, step_.outputs));
-    std::int64_t tile = row < p_.elements ? kTile : kLongTile;
+    const std::int64_t row =
+        std::max<std::int64_t>(1, common_run(group_.shape, step_.inputs, step_.outputs));
+    const auto in_place = [](const Strided& s) { return s.dense() || s.uniform(); };
+    const bool copies = !std::all_of(p_.inputs.begin(), p_.inputs.end(), in_place) ||
+                        !std::all_of(p_.outputs.begin(), p_.outputs.end(), in_place);
+    std::int64_t tile = copies ? kTile : kLongTile;
     if (row < p_.elements && row <= kTile) {
       tile = kTile / row * row;
     } else if (row < p_.elements) {
@@ -127,20 +140,26 @@ class Builder {
 
   void find_sources() {
     for (const Strided& s : p_.inputs) {
-      const bool whole_rows = p_.row == 0 && s.rank == 2 && s.strides[0] == 0 && p_.tile % s.inner() == 0;
+      const bool whole_rows =
+          p_.row == 0 && s.rank == 2 && s.strides[0] == 0 && p_.tile % s.inner() == 0;
       const bool points = s.step() == 1 && byte_size(s.dtype) == 4;
       Source source = Source::copied;
-      if (s.uniform()) source = Source::uniform;
-      else if (s.dense()) source = Source::in_place;
-      else if (whole_rows) source = Source::periodic;
-      else if (s.step() == 0 || points) source = Source::runs;
+      if (s.uniform())
+        source = Source::uniform;
+      else if (s.dense())
+        source = Source::in_place;
+      else if (whole_rows)
+        source = Source::periodic;
+      else if (s.step() == 0 || points)
+        source = Source::runs;
       p_.sources.push_back(source);
     }
   }
 
   // bf16 and pred as they lie in a buffer: only a load understands them.
   bool is_narrow(int v) const {
-    return is_input(v) && p_.sources[at(v)] == Source::in_place && byte_size(group_.inputs[at(v)]) < 4;
+    return is_input(v) && p_.sources[at(v)] == Source::in_place &&
+           byte_size(group_.inputs[at(v)]) < 4;
   }
 
   // Values that are the same for all tiles of a piece, made once.
@@ -163,9 +182,12 @@ class Builder {
     }
   }
 
-  // ---- outputs: not before the last read of an input that lies in the same buffer ----
+  // ---- outputs: not before the last read of an input that may be the same memory ----
+  // Buffers do not tell: an input and an output of the program may be one array of the caller.
   bool overwrites(int output, int input) const {
-    return step_.inputs[at(input)].buffer == step_.outputs[at(output)].buffer;
+    const View &in = step_.inputs[at(input)], &out = step_.outputs[at(output)];
+    return byte_size(in.type.dtype) == byte_size(out.type.dtype) && in.strides == out.strides &&
+           in.offset == out.offset && in.loop_stride == out.loop_stride;
   }
 
   void find_store_times() {
@@ -177,7 +199,8 @@ class Builder {
       }
       store_time_.push_back(time | 1);
     }
-    for (int o = 0; o < outputs(); ++o) last_[at(output_value(o))] = std::max(last_[at(output_value(o))], store_time_[at(o)]);
+    for (int o = 0; o < outputs(); ++o)
+      last_[at(output_value(o))] = std::max(last_[at(output_value(o))], store_time_[at(o)]);
   }
 
   // ---- places ----
@@ -189,7 +212,8 @@ class Builder {
 
   // Dense inputs and outputs have a block for what remains at the end of a tile.
   void make_rooms() {
-    for (const Source source : p_.sources) add_room(source != Source::in_place && source != Source::uniform);
+    for (const Source source : p_.sources)
+      add_room(source != Source::in_place && source != Source::uniform);
     for (const Strided& s : p_.outputs) add_room(!s.dense());
     home_.assign(at(values()), -1);
     for (int v = 0; v < inputs(); ++v) home_[at(v)] = v;
@@ -210,7 +234,7 @@ class Builder {
   bool must_be_saved(int input) const {
     if (p_.sources[at(input)] != Source::in_place || last_[at(input)] != end()) return false;
     for (int o = 0; o < outputs(); ++o) {
-      if (overwrites(o, input)) return true;
+      if (output_value(o) != input && overwrites(o, input)) return true;
     }
     return false;
   }
@@ -244,7 +268,8 @@ class Builder {
     return slot;
   }
 
-  // The accumulator's value goes to a block of its own, if somebody reads it from memory and it is not there anyway.
+  // The accumulator's value goes to a block of its own, if somebody reads it from memory and it is
+  // not there anyway.
   void keep(int v) {
     if (dry_ || !kept_[at(v)] || (home_[at(v)] >= 0 && home_[at(v)] != v)) return;
     home_[at(v)] = take_slot();
@@ -260,7 +285,8 @@ class Builder {
     });
   }
 
-  // Of the operands, the one that the accumulator shall hold: what it holds already, or what only a load understands.
+  // Of the operands, the one that the accumulator shall hold: what it holds already, or what only a
+  // load understands.
   std::size_t choose(int t) const {
     for (std::size_t i = 0; i < arity(t); ++i) {
       if (operand(t, i) == acc_) return i;
@@ -287,10 +313,11 @@ class Builder {
       b = place(operand(t, k == 2 ? 1 : 2));
     }
     const DType dtype = dtype_of(op.registers.back());
-    const CodeFn fn = p_.table->find(op.op, op.attrs, dtype, op.dtype, form);
+    const auto* attrs = std::get_if<Number>(&op.attrs);
+    const double number = attrs == nullptr ? 0 : attrs->value;
+    const CodeFn fn = p_.table->find(op.op, number, dtype, op.dtype, form);
     if (fn == nullptr) refuse(format("no routine for {} of {}", op.op->name, name(dtype)));
-    const auto* number = std::get_if<Number>(&op.attrs);
-    code(fn, a, b, number == nullptr ? 0 : number->value);
+    code(fn, a, b, number);
     acc_ = inputs() + t;
   }
 
@@ -352,14 +379,17 @@ class Builder {
   std::vector<int> store_time_;  // of outputs
   std::vector<int> home_;        // of a value: the place where it can be read
   std::vector<bool> resident_, uniform_, kept_;
-  std::vector<int> slots_, free_slots_;  // values in blocks of their own, blocks that are free again
+  std::vector<int> slots_;       // values in blocks of their own
+  std::vector<int> free_slots_;  // blocks that are free again
   std::vector<Code>* string_ = nullptr;
-  int acc_ = -1;                 // value in the accumulator
+  int acc_ = -1;  // value in the accumulator
   bool dry_ = false, complete_ = true;
 };
 
 }  // namespace
 
-std::optional<FusedProgram> fused_program(const Step& step, std::string& why_not) { return Builder(step, why_not).build(); }
+std::optional<FusedProgram> fused_program(const Step& step, std::string& why_not) {
+  return Builder(step, why_not).build();
+}
 
 }  // namespace dew::cpu

@@ -45,7 +45,8 @@ constexpr std::int64_t kPieceElements = 16 * 1024;
 constexpr std::int64_t kIds = 256;  // ids that are read at once
 
 // The ids [begin, begin + n) of any strides, in `scratch` or in place.
-const std::int32_t* read_ids(const Strided& s, const std::byte* base, std::int64_t begin, std::int64_t n, std::byte* scratch) {
+const std::int32_t* read_ids(const Strided& s, const std::byte* base, std::int64_t begin,
+                             std::int64_t n, std::byte* scratch) {
   const auto count = static_cast<std::size_t>(n);
   return reinterpret_cast<const std::int32_t*>(
       read_range(range_io(), s, base, begin, count, reinterpret_cast<float*>(scratch)));
@@ -57,7 +58,10 @@ class GatherRows final : public Kernel {
     size_ = byte_size(table.type.dtype);
     row_bytes_ = static_cast<std::size_t>(table.type.shape[1] * size_);
     stride_ = table.strides[0] * size_;
-    pieces_ = cut_pieces(ids.elements, std::max<std::int64_t>(1, kPieceElements / std::max<std::int64_t>(1, table.type.shape[1])), 1);
+    pieces_ = cut_pieces(
+        ids.elements,
+        std::max<std::int64_t>(1, kPieceElements / std::max<std::int64_t>(1, table.type.shape[1])),
+        1);
     phases_ = {pieces_.count};
     worker_scratch_ = kIds * sizeof(std::int32_t);
     implementation_ = "highway";
@@ -72,8 +76,10 @@ class GatherRows final : public Kernel {
       const std::int32_t* ids = read_ids(ids_, args.operands[1], at, n, args.worker);
       for (std::int64_t i = 0; i < n; ++i, to += row_bytes_) {
         const bool inside = ids[i] >= 0 && ids[i] < rows_;
-        if (inside) std::memcpy(to, args.operands[0] + ids[i] * stride_, row_bytes_);
-        else std::memset(to, 0, row_bytes_);
+        if (inside)
+          std::memcpy(to, args.operands[0] + ids[i] * stride_, row_bytes_);
+        else
+          std::memset(to, 0, row_bytes_);
       }
     }
   }
@@ -85,40 +91,50 @@ class GatherRows final : public Kernel {
   Pieces pieces_;
 };
 
-// A piece owns the rows of some ids (those that are equal modulo a power of two) and a range of columns, and adds updates in
-// the order of tokens: so sums do not depend on who runs what.
+// A piece owns the rows of some ids (those that are equal modulo a power of two) and a range of
+// columns, and adds updates in the order of tokens: so sums do not depend on who runs what.
 class ScatterAddRows final : public Kernel {
  public:
   ScatterAddRows(const Step& step, const Strided& base, const Strided& ids, const Strided& updates)
-      : base_(base), ids_(ids), updates_(updates), rows_(step.outputs[0].type.shape[0]), e_(step.outputs[0].type.shape[1]) {
+      : base_(base),
+        ids_(ids),
+        updates_(updates),
+        rows_(step.outputs[0].type.shape[0]),
+        e_(step.outputs[0].type.shape[1]) {
     const View &from = step.inputs[0], &to = step.outputs[0];
-    const bool in_place = from.buffer == to.buffer && from.offset == to.offset && from.strides == to.strides &&
-                          from.loop_stride == to.loop_stride;
+    const bool in_place = from.buffer == to.buffer && from.offset == to.offset &&
+                          from.strides == to.strides && from.loop_stride == to.loop_stride;
     copy_phases_ = in_place ? 0 : 1;
     adder_ = HWY_DYNAMIC_DISPATCH(FindAdder)(updates.dense() ? updates.dtype : DType::f32);
     const std::int64_t column_pieces = std::max<std::int64_t>(1, e_ / kColumns);
     columns_ = (e_ + column_pieces - 1) / column_pieces;
-    const std::int64_t wanted = std::clamp<std::int64_t>(updates.elements / kPieceElements, 1, kMaxPieces);
+    const std::int64_t wanted =
+        std::clamp<std::int64_t>(updates.elements / kPieceElements, 1, kMaxPieces);
     while (classes_ * 2 * column_pieces <= wanted) classes_ *= 2;
     copies_ = cut_pieces(base.elements, 4 * kPieceElements, 1024);
     phases_.clear();
     if (!in_place) phases_.push_back(copies_.count);
     phases_.push_back(static_cast<int>(column_pieces * classes_));
-    worker_scratch_ = kIds * sizeof(std::int32_t) + static_cast<std::size_t>(columns_) * sizeof(float);
+    worker_scratch_ =
+        kIds * sizeof(std::int32_t) + static_cast<std::size_t>(columns_) * sizeof(float);
     implementation_ = "highway";
   }
 
   void run(const KernelArgs& args, int phase, int piece) const noexcept override {
-    if (phase < copy_phases_) copy(args, piece);
-    else add(args, piece);
+    if (phase < copy_phases_)
+      copy(args, piece);
+    else
+      add(args, piece);
   }
 
  private:
   static constexpr std::int64_t kColumns = 256, kMaxPieces = 64;
 
   void copy(const KernelArgs& args, int piece) const {
-    const std::int64_t begin = piece * copies_.size, end = std::min(begin + copies_.size, base_.elements);
+    const std::int64_t begin = piece * copies_.size,
+                       end = std::min(begin + copies_.size, base_.elements);
     if (begin >= end) return;
+    if (base_.dense() && args.operands[0] == args.operands[3]) return;  // one array of the caller
     auto* const to = reinterpret_cast<float*>(args.operands[3]) + begin;
     range_io().load(base_, args.operands[0], begin, static_cast<std::size_t>(end - begin), to);
   }
@@ -134,7 +150,8 @@ class ScatterAddRows final : public Kernel {
       for (std::int64_t i = 0; i < n; ++i) {
         const std::int64_t id = ids[i];
         if (id < 0 || id >= rows_ || (id & (classes_ - 1)) != part) continue;
-        adder_(update(args, (at + i) * e_ + first, width), table + id * e_, static_cast<std::size_t>(width));
+        adder_(update(args, (at + i) * e_ + first, width), table + id * e_,
+               static_cast<std::size_t>(width));
       }
     }
   }
@@ -175,7 +192,8 @@ std::unique_ptr<Kernel> make_scatter_add_rows(const Step& step, std::string& why
     why_not = "another op";
     return nullptr;
   }
-  const auto base = strided(step.inputs[0]), ids = strided(step.inputs[1]), updates = strided(step.inputs[2]);
+  const auto base = strided(step.inputs[0]), ids = strided(step.inputs[1]),
+             updates = strided(step.inputs[2]);
   const auto out = strided(step.outputs[0]);
   if (!base || !ids || !updates || !out || !out->dense32()) {
     why_not = "the result is not dense, or a view has too many dimensions";

@@ -15,7 +15,7 @@ namespace {
 constexpr std::int64_t kLogitBytes = std::int64_t{52} << 20;  // of a chunk
 constexpr std::int64_t kPartBytes = std::int64_t{12} << 20;   // of a chunk's parts of d_h
 constexpr std::int64_t kPackBytes = std::int64_t{2} << 20;    // of a range's copy
-constexpr std::int64_t kManyRanges = 16;                      // enough pieces without cutting rows too
+constexpr std::int64_t kManyRanges = 16;  // enough pieces without cutting rows too
 
 enum Input : std::size_t { kH, kTable, kLabels, kWeights, kAddend };
 enum Output : std::size_t { kLossOut, kNllOut, kCorrectOut, kLseOut, kDhOut, kDtableOut };
@@ -24,13 +24,18 @@ void cut(HeadTask& task) {
   const std::int64_t of_memory = kLogitBytes / std::max<std::int64_t>(task.vocab * 4, 1) / 64 * 64;
   const std::int64_t most = std::clamp<std::int64_t>(of_memory, 128, 1024);
   task.chunks = Blocks(task.tokens(), most, task.tokens() > 64 ? 64 : 1);
-  std::int64_t range = std::clamp<std::int64_t>((task.vocab + 15) / 16, 32, 512);
-  if (task.pack_table) range = std::min(range, std::max<std::int64_t>(kPackBytes / std::max<std::int64_t>(task.width * 4, 1), 64));
-  task.ranges = Blocks(task.vocab, range, range >= 64 ? 64 : 16);
+  std::int64_t range = std::clamp<std::int64_t>((task.vocab + 15) / 16, 64, 512);
+  if (task.pack_table)
+    range = std::min(
+        range, std::max<std::int64_t>(kPackBytes / std::max<std::int64_t>(task.width * 4, 1), 64));
+  task.ranges = Blocks(task.vocab, range, task.vocab >= 64 ? 64 : 16);
   const std::int64_t part = std::max<std::int64_t>(task.chunks.size * task.width * 4, 1);
   const std::int64_t segments = std::clamp<std::int64_t>(kPartBytes / part, 4, 16);
-  task.segments = Blocks(task.ranges.count, (task.ranges.count + segments - 1) / std::max<std::int64_t>(segments, 1), 1);
-  task.strips = Blocks(task.chunks.size, std::max<std::int64_t>((task.chunks.size + 7) / 8, 16), 16);
+  task.segments =
+      Blocks(task.ranges.count,
+             (task.ranges.count + segments - 1) / std::max<std::int64_t>(segments, 1), 1);
+  task.strips =
+      Blocks(task.chunks.size, std::max<std::int64_t>((task.chunks.size + 7) / 8, 16), 16);
 }
 
 }  // namespace
@@ -38,7 +43,8 @@ void cut(HeadTask& task) {
 std::string head_task(const Step& step, HeadTask& task) {
   task.attrs = std::get<HeadAttrs>(step.attrs);
   const std::size_t outputs = task.attrs.gradients ? 6 : 4;
-  if (step.inputs.size() < 4 || step.inputs.size() > 5 || step.outputs.size() != outputs) return "head_loss: operands";
+  if (step.inputs.size() < 4 || step.inputs.size() > 5 || step.outputs.size() != outputs)
+    return "head_loss: operands";
   task.accumulate = step.inputs.size() == 5;
   if (task.accumulate && !task.attrs.gradients) return "head_loss: an addend, but no gradient";
   const Type& h = step.inputs[kH].type;
@@ -57,7 +63,8 @@ std::string head_task(const Step& step, HeadTask& task) {
   task.pack_table = task.product != task.dtype || !in_place;
   if (task.attrs.gradients) {
     const Dims& d_table = step.outputs[kDtableOut].strides;
-    if (task.width > 1 && (d_table[1] != 1 || d_table[0] < task.width)) return "head_loss: rows of d_table must be dense";
+    if (task.width > 1 && (d_table[1] != 1 || d_table[0] < task.width))
+      return "head_loss: rows of d_table must be dense";
   }
   cut(task);
   return {};
@@ -92,7 +99,8 @@ class HeadLossKernel : public Kernel {
   void make_logits(const KernelArgs& args, std::int64_t chunk, std::int64_t piece) const;
   void merge(const KernelArgs& args, std::int64_t chunk, std::int64_t strip) const;
   void make_gradients(const KernelArgs& args, std::int64_t chunk, std::int64_t segment) const;
-  void multiply_gradients(const KernelArgs& args, std::int64_t chunk, std::int64_t segment, std::int64_t range) const;
+  void multiply_gradients(const KernelArgs& args, std::int64_t chunk, std::int64_t segment,
+                          std::int64_t range) const;
   void gather_h(const KernelArgs& args, std::int64_t chunk, std::int64_t strip) const;
   void scatter_dh(const KernelArgs& args, std::int64_t chunk, std::int64_t strip) const;
   void finish(const KernelArgs& args, std::int64_t piece) const;
@@ -106,12 +114,14 @@ class HeadLossKernel : public Kernel {
   template <class T>
   T* number(const KernelArgs& args, std::size_t operand, std::int64_t token) const {
     const Dims& s = task_.views[operand].strides;
-    return reinterpret_cast<T*>(args.operands[operand]) + token / task_.columns * s[0] + token % task_.columns * s[1];
+    return reinterpret_cast<T*>(args.operands[operand]) + token / task_.columns * s[0] +
+           token % task_.columns * s[1];
   }
   Matrix state(const KernelArgs& args, std::size_t operand, std::int64_t token) const;
   // Tokens of a chunk that exist, and the tokens' numbers.
   std::int64_t real(const KernelArgs& args, std::int64_t chunk) const {
-    return std::clamp<std::int64_t>(*shared<std::int64_t>(args, count_) - task_.chunks.begin(chunk), 0, task_.chunks.size);
+    return std::clamp<std::int64_t>(*shared<std::int64_t>(args, count_) - task_.chunks.begin(chunk),
+                                    0, task_.chunks.size);
   }
   const std::int32_t* tokens(const KernelArgs& args, std::int64_t chunk) const {
     return shared<std::int32_t>(args, index_, task_.chunks.begin(chunk));
@@ -124,7 +134,8 @@ class HeadLossKernel : public Kernel {
   const void* table(const KernelArgs& args, std::int64_t range) const;
   Matrix d_table(const KernelArgs& args, std::int64_t id) const {
     const std::int64_t row = task_.views[output(kDtableOut)].strides[0];
-    return {reinterpret_cast<float*>(args.operands[output(kDtableOut)]) + id * row, DType::f32, row, 1};
+    return {reinterpret_cast<float*>(args.operands[output(kDtableOut)]) + id * row, DType::f32, row,
+            1};
   }
   std::size_t output(Output o) const { return task_.outputs + o; }
 
@@ -134,7 +145,8 @@ class HeadLossKernel : public Kernel {
   HeadProducts logits_, table_first_, table_next_, dh_first_, dh_next_;
   // Regions of shared scratch: numbers of each token of the batch, then of each row of a chunk.
   std::size_t count_ = 0, index_ = 0, label_z_ = 0, winners_ = 0;
-  std::size_t h_ = 0, z_ = 0, most_ = 0, sum_ = 0, winner_ = 0, lse_ = 0, factor_ = 0, weight_ = 0, label_ = 0, parts_ = 0;
+  std::size_t h_ = 0, z_ = 0, most_ = 0, sum_ = 0, winner_ = 0, lse_ = 0, factor_ = 0, weight_ = 0,
+              label_ = 0, parts_ = 0;
   std::size_t range_ = 0, dz_ = 0, product_ = 0;  // of the worker's
 };
 
@@ -169,14 +181,19 @@ void HeadLossKernel::plan_phases() {
 void HeadLossKernel::run(const KernelArgs& args, int phase, int piece) const noexcept {
   const Phase p = plan_[static_cast<std::size_t>(phase)];
   switch (p.work) {
-    case Work::index: return index_tokens(args);
-    case Work::logits: return make_logits(args, p.chunk, piece);
-    case Work::merge: return merge(args, p.chunk, piece);
-    case Work::gradients: return make_gradients(args, p.chunk, piece);
+    case Work::index:
+      return index_tokens(args);
+    case Work::logits:
+      return make_logits(args, p.chunk, piece);
+    case Work::merge:
+      return merge(args, p.chunk, piece);
+    case Work::gradients:
+      return make_gradients(args, p.chunk, piece);
     case Work::turn:
       if (piece < task_.strips.count) return gather_h(args, p.chunk + 1, piece);
       return scatter_dh(args, p.chunk, piece - task_.strips.count);
-    case Work::finish: return finish(args, piece);
+    case Work::finish:
+      return finish(args, piece);
   }
 }
 
@@ -185,19 +202,39 @@ void HeadLossKernel::make_products() {
   const std::int64_t table_row = task_.pack_table ? e : task_.views[kTable].strides[0];
   const DType in = task_.product;
   logits_ = HeadProducts(task_, [&](std::int64_t tokens, std::int64_t n) {
-    return ProductShape{.m = tokens, .n = n, .k = e, .a_row = e, .b_row = 1, .b_col = table_row, .c_row = n, .in = in};
+    return ProductShape{.m = tokens,
+                        .n = n,
+                        .k = e,
+                        .a_row = e,
+                        .b_row = 1,
+                        .b_col = table_row,
+                        .c_row = n,
+                        .in = in};
   });
   if (!task_.attrs.gradients) return;
   const std::int64_t d_table_row = task_.views[output(kDtableOut)].strides[0];
   const auto of_table = [&](bool add) {
     return HeadProducts(task_, [&](std::int64_t tokens, std::int64_t n) {
-      return ProductShape{.m = n, .n = e, .k = tokens, .a_row = 1, .a_col = n, .b_row = e, .c_row = d_table_row, .in = in,
+      return ProductShape{.m = n,
+                          .n = e,
+                          .k = tokens,
+                          .a_row = 1,
+                          .a_col = n,
+                          .b_row = e,
+                          .c_row = d_table_row,
+                          .in = in,
                           .accumulate = add};
     });
   };
   const auto of_dh = [&](bool add) {
     return HeadProducts(task_, [&](std::int64_t tokens, std::int64_t n) {
-      return ProductShape{.m = tokens, .n = e, .k = n, .a_row = n, .b_row = table_row, .c_row = e, .in = in,
+      return ProductShape{.m = tokens,
+                          .n = e,
+                          .k = n,
+                          .a_row = n,
+                          .b_row = table_row,
+                          .c_row = e,
+                          .in = in,
                           .accumulate = add};
     });
   };
@@ -231,7 +268,8 @@ void HeadLossKernel::lay_out_scratch() {
   worker_scratch_ = w.total();
 }
 
-Matrix HeadLossKernel::state(const KernelArgs& args, std::size_t operand, std::int64_t token) const {
+Matrix HeadLossKernel::state(const KernelArgs& args, std::size_t operand,
+                             std::int64_t token) const {
   const Dims& s = task_.views[operand].strides;
   const std::int64_t offset = token / task_.columns * s[0] + token % task_.columns * s[1];
   return {args.operands[operand] + offset * byte_size(task_.dtype), task_.dtype, s[1], s[2]};
@@ -243,7 +281,8 @@ const void* HeadLossKernel::table(const KernelArgs& args, std::int64_t range) co
   const Matrix whole{args.operands[kTable], task_.dtype, s[0], s[1]};
   const Matrix rows{whole.at(task_.ranges.begin(range), 0), task_.dtype, s[0], s[1]};
   if (!task_.pack_table) return rows.data;
-  copy_matrix(rows, {args.worker + range_, task_.product, task_.width, 1}, task_.ranges.length(range), task_.width);
+  copy_matrix(rows, {args.worker + range_, task_.product, task_.width, 1},
+              task_.ranges.length(range), task_.width);
   return args.worker + range_;
 }
 
@@ -259,7 +298,8 @@ void HeadLossKernel::index_tokens(const KernelArgs& args) const {
 }
 
 // Copies rows of the chunk's h side by side; rows without a token are 0.
-void HeadLossKernel::gather_h(const KernelArgs& args, std::int64_t chunk, std::int64_t strip) const {
+void HeadLossKernel::gather_h(const KernelArgs& args, std::int64_t chunk,
+                              std::int64_t strip) const {
   if (chunk == task_.chunks.count) return;
   const std::int64_t begin = task_.strips.begin(strip), n = real(args, chunk);
   const Matrix h{args.shared + h_, task_.product, task_.width, 1};
@@ -273,7 +313,8 @@ void HeadLossKernel::gather_h(const KernelArgs& args, std::int64_t chunk, std::i
   }
 }
 
-void HeadLossKernel::make_logits(const KernelArgs& args, std::int64_t chunk, std::int64_t piece) const {
+void HeadLossKernel::make_logits(const KernelArgs& args, std::int64_t chunk,
+                                 std::int64_t piece) const {
   const std::int64_t range = piece % task_.ranges.count, quarter = task_.quarter();
   const std::int64_t rows = real(args, chunk), n = task_.ranges.length(range);
   std::int64_t begin = 0, end = rows;
@@ -287,11 +328,14 @@ void HeadLossKernel::make_logits(const KernelArgs& args, std::int64_t chunk, std
   const Matrix h{args.shared + h_, task_.product, task_.width, 1};
   float* const z = logits(args, range);
   for (std::int64_t r = begin; r < end; r += quarters ? quarter : task_.chunks.size) {
-    logits_.of(quarters, is_last(range)).execute(h.at(r, 0), weights, z + r * n, args.worker + product_);
+    logits_.of(quarters, is_last(range))
+        .execute(h.at(r, 0), weights, z + r * n, args.worker + product_);
   }
   const std::int64_t at = range * task_.chunks.size + begin;
-  measure_logits({z + begin * n, end - begin, n, task_.ranges.begin(range), static_cast<float>(task_.attrs.softcap)},
-                 {shared<float>(args, most_, at), shared<float>(args, sum_, at), shared<std::int32_t>(args, winner_, at)});
+  measure_logits({z + begin * n, end - begin, n, task_.ranges.begin(range),
+                  static_cast<float>(task_.attrs.softcap)},
+                 {shared<float>(args, most_, at), shared<float>(args, sum_, at),
+                  shared<std::int32_t>(args, winner_, at)});
 }
 
 void HeadLossKernel::merge(const KernelArgs& args, std::int64_t chunk, std::int64_t strip) const {
@@ -300,8 +344,10 @@ void HeadLossKernel::merge(const KernelArgs& args, std::int64_t chunk, std::int6
   if (rows <= 0) return;
   auto* lse = shared<float>(args, lse_, begin);
   const std::int64_t first = task_.chunks.begin(chunk) + begin;  // in the list
-  merge_stats({shared<float>(args, most_, begin), shared<float>(args, sum_, begin), shared<std::int32_t>(args, winner_, begin)},
-              task_.ranges.count, task_.chunks.size, rows, lse, shared<std::int32_t>(args, winners_, first));
+  merge_stats({shared<float>(args, most_, begin), shared<float>(args, sum_, begin),
+               shared<std::int32_t>(args, winner_, begin)},
+              task_.ranges.count, task_.chunks.size, rows, lse,
+              shared<std::int32_t>(args, winners_, first));
   for (std::int64_t r = 0; r < rows; ++r) {
     const std::int64_t token = tokens(args, chunk)[begin + r];
     const std::int32_t label = *number<std::int32_t>(args, kLabels, token);
@@ -313,20 +359,22 @@ void HeadLossKernel::merge(const KernelArgs& args, std::int64_t chunk, std::int6
         known ? logits(args, range)[(begin + r) * task_.ranges.length(range) + column] : 0.0f;
     *shared<std::int32_t>(args, label_, begin + r) = label;
     *shared<float>(args, weight_, begin + r) = weight;
-    *shared<float>(args, factor_, begin + r) = weight * (1 + 2 * static_cast<float>(task_.attrs.z_loss) * lse[r]);
+    *shared<float>(args, factor_, begin + r) =
+        weight * (1 + 2 * static_cast<float>(task_.attrs.z_loss) * lse[r]);
     *number<float>(args, output(kLseOut), token) = lse[r];
   }
 }
 
-void HeadLossKernel::make_gradients(const KernelArgs& args, std::int64_t chunk, std::int64_t segment) const {
+void HeadLossKernel::make_gradients(const KernelArgs& args, std::int64_t chunk,
+                                    std::int64_t segment) const {
   const std::int64_t begin = task_.segments.begin(segment);
   for (std::int64_t range = begin; range < begin + task_.segments.length(segment); ++range) {
     multiply_gradients(args, chunk, segment, range);
   }
 }
 
-void HeadLossKernel::multiply_gradients(const KernelArgs& args, std::int64_t chunk, std::int64_t segment,
-                                        std::int64_t range) const {
+void HeadLossKernel::multiply_gradients(const KernelArgs& args, std::int64_t chunk,
+                                        std::int64_t segment, std::int64_t range) const {
   const std::int64_t rows = real(args, chunk), n = task_.ranges.length(range), e = task_.width;
   const Matrix target = d_table(args, task_.ranges.begin(range));
   if (rows == 0) {
@@ -334,29 +382,34 @@ void HeadLossKernel::multiply_gradients(const KernelArgs& args, std::int64_t chu
     return;
   }
   const bool quarters = in_quarters(rows);
-  const std::int64_t step = quarters ? task_.quarter() : task_.chunks.size, covered = (rows + step - 1) / step * step;
+  const std::int64_t step = quarters ? task_.quarter() : task_.chunks.size,
+                     covered = (rows + step - 1) / step * step;
   const bool bf16 = task_.product == DType::bf16;
   void* const rounded = bf16 ? args.worker + dz_ : nullptr;
   float* const z = logits(args, range);
-  logit_gradients({z, covered, n, task_.ranges.begin(range), static_cast<float>(task_.attrs.softcap)},
-                  {shared<float>(args, lse_), shared<float>(args, factor_), shared<float>(args, weight_),
-                   shared<std::int32_t>(args, label_)},
-                  rows, rounded);
+  logit_gradients(
+      {z, covered, n, task_.ranges.begin(range), static_cast<float>(task_.attrs.softcap)},
+      {shared<float>(args, lse_), shared<float>(args, factor_), shared<float>(args, weight_),
+       shared<std::int32_t>(args, label_)},
+      rows, rounded);
 
   const void* weights = table(args, range);
-  const Matrix dz{bf16 ? rounded : z, task_.product, n, 1}, h{args.shared + h_, task_.product, e, 1};
+  const Matrix dz{bf16 ? rounded : z, task_.product, n, 1},
+      h{args.shared + h_, task_.product, e, 1};
   const Matrix part{shared<float>(args, parts_, segment * task_.chunks.size * e), DType::f32, e, 1};
   const bool last = is_last(range);
   for (std::int64_t r = 0; r < covered; r += step) {
     const auto& of_table = chunk == 0 && r == 0 && !task_.accumulate ? table_first_ : table_next_;
-    of_table.of(quarters, last).execute(dz.at(r, 0), h.at(r, 0), target.data, args.worker + product_);
+    of_table.of(quarters, last)
+        .execute(dz.at(r, 0), h.at(r, 0), target.data, args.worker + product_);
     const auto& of_dh = range == task_.segments.begin(segment) ? dh_first_ : dh_next_;
     of_dh.of(quarters, last).execute(dz.at(r, 0), weights, part.at(r, 0), args.worker + product_);
   }
 }
 
 // Adds the parts of d_h in the order of segments.
-void HeadLossKernel::scatter_dh(const KernelArgs& args, std::int64_t chunk, std::int64_t strip) const {
+void HeadLossKernel::scatter_dh(const KernelArgs& args, std::int64_t chunk,
+                                std::int64_t strip) const {
   const std::int64_t begin = task_.strips.begin(strip), e = task_.width;
   const std::int64_t end = std::min(begin + task_.strips.length(strip), real(args, chunk));
   if (!task_.attrs.gradients) return;
@@ -379,7 +432,8 @@ void HeadLossKernel::finish(const KernelArgs& args, std::int64_t piece) const {
   }
   const std::int64_t begin = task_.tokens() * (piece - 1) / 8, end = task_.tokens() * piece / 8;
   for (std::int64_t t = begin; t < end; ++t) {
-    if (*number<float>(args, kWeights, t) == 0) fill_zero(state(args, output(kDhOut), t), 1, task_.width);
+    if (*number<float>(args, kWeights, t) == 0)
+      fill_zero(state(args, output(kDhOut), t), 1, task_.width);
   }
 }
 
@@ -388,15 +442,18 @@ void HeadLossKernel::add_up(const KernelArgs& args) const {
   double loss = 0, nll = 0, correct = 0;
   for (std::int64_t i = 0; i < count; ++i) {
     const std::int64_t token = *shared<std::int32_t>(args, index_, i);
-    const double weight = *number<float>(args, kWeights, token), lse = *number<float>(args, output(kLseOut), token);
+    const double weight = *number<float>(args, kWeights, token),
+                 lse = *number<float>(args, output(kLseOut), token);
     const double of_token = lse - *shared<float>(args, label_z_, i);
     nll += weight * of_token;
     loss += weight * (of_token + task_.attrs.z_loss * lse * lse);
     const std::int32_t label = *number<std::int32_t>(args, kLabels, token);
     if (label >= 0 && label == *shared<std::int32_t>(args, winners_, i)) correct += weight;
   }
-  const std::pair<Output, double> sums[] = {{kLossOut, loss}, {kNllOut, nll}, {kCorrectOut, correct}};
-  for (const auto& [out, value] : sums) *reinterpret_cast<float*>(args.operands[output(out)]) = static_cast<float>(value);
+  const std::pair<Output, double> sums[] = {
+      {kLossOut, loss}, {kNllOut, nll}, {kCorrectOut, correct}};
+  for (const auto& [out, value] : sums)
+    *reinterpret_cast<float*>(args.operands[output(out)]) = static_cast<float>(value);
 }
 
 }  // namespace

@@ -1,13 +1,15 @@
 // head_loss: how tokens and vocabulary are cut, the products, and where everything lies.
 //
-// Tokens of weight 0 are left out first: chunks are cut from the list of the others. A chunk's logits, all of them, stay in
-// shared scratch, in blocks [chunk, range of the vocabulary]; they are measured as they are made and become gradients in
-// place (or in bf16 in the worker's scratch) just before the two products that use them. Phases of a chunk:
+// Tokens of weight 0 are left out first: chunks are cut from the list of the others. A chunk's
+// logits, all of them, stay in shared scratch, in blocks [chunk, range of the vocabulary]; they are
+// measured as they are made and become gradients in place (or in bf16 in the worker's scratch) just
+// before the two products that use them. Phases of a chunk:
 //
 //   logits     a range each: z = h table^T; maximum, sum of exponentials and winner of every row
 //   merge      rows: lse and winner over all ranges; what the gradients of a row need
-//   gradients  a segment of ranges each: dz; d_table of the range += dz^T h; a part of d_h += dz table
-//   turn       rows: the parts of d_h, added in order, to their tokens; and the next chunk's h, copied side by side
+//   gradients  a segment of ranges each: dz; d_table of the range += dz^T h; a part of d_h += dz
+//   table turn       rows: the parts of d_h, added in order, to their tokens; and the next chunk's
+//   h, copied side by side
 #pragma once
 
 #include <optional>

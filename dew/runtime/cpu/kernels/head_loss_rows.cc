@@ -15,6 +15,7 @@
 
 HWY_BEFORE_NAMESPACE();
 namespace dew::cpu::HWY_NAMESPACE {
+namespace {
 
 constexpr float kLog2OfE = 1.44269504f;
 constexpr float kMinusInf = -std::numeric_limits<float>::infinity();
@@ -27,8 +28,12 @@ HWY_INLINE void ForVectors(std::size_t columns, Visit visit) {
   if (i < columns) visit(i, columns - i);
 }
 
-HWY_INLINE VF LoadSome(const float* p, std::size_t n) { return n == kLanes ? hn::LoadU(DF(), p) : LoadPart(p, n); }
-HWY_INLINE void StoreSome(VF v, float* p, std::size_t n) { n == kLanes ? hn::StoreU(v, DF(), p) : StorePart(v, p, n); }
+HWY_INLINE VF LoadSome(const float* p, std::size_t n) {
+  return n == kLanes ? hn::LoadU(DF(), p) : LoadPart(p, n);
+}
+HWY_INLINE void StoreSome(VF v, float* p, std::size_t n) {
+  n == kLanes ? hn::StoreU(v, DF(), p) : StorePart(v, p, n);
+}
 
 void CapRow(float* z, std::size_t columns, float cap) {
   const VF inverse = Const(1.0f / cap), factor = Const(cap);
@@ -94,14 +99,16 @@ void MeasureLogits(const LogitBlock& block, const LogitStats& stats) {
   }
 }
 
-void MergeStats(const LogitStats& stats, std::size_t ranges, std::size_t stride, std::size_t rows, float* lse,
-                std::int32_t* winner) {
+void MergeStats(const LogitStats& stats, std::size_t ranges, std::size_t stride, std::size_t rows,
+                float* lse, std::int32_t* winner) {
   ForVectors(rows, [&](std::size_t r, std::size_t n) HWY_ATTR {
     VF most = Const(kMinusInf);
-    for (std::size_t j = 0; j < ranges; ++j) most = hn::Max(most, LoadSome(stats.most + j * stride + r, n));
+    for (std::size_t j = 0; j < ranges; ++j)
+      most = hn::Max(most, LoadSome(stats.most + j * stride + r, n));
     VF sum = hn::Zero(DF());
     for (std::size_t j = 0; j < ranges; ++j) {
-      const VF below = hn::Mul(hn::Sub(LoadSome(stats.most + j * stride + r, n), most), Const(kLog2OfE));
+      const VF below =
+          hn::Mul(hn::Sub(LoadSome(stats.most + j * stride + r, n), most), Const(kLog2OfE));
       sum = hn::MulAdd(LoadSome(stats.sum + j * stride + r, n), Exp2<true, true>(below), sum);
     }
     StoreSome(hn::Add(most, Log(sum)), lse + r, n);
@@ -115,37 +122,64 @@ void MergeStats(const LogitStats& stats, std::size_t ranges, std::size_t stride,
   });
 }
 
-HWY_INLINE void StoreGradient(VF v, float* in_place, std::uint16_t* rounded, std::size_t i, std::size_t n) {
+HWY_INLINE void StoreGradient(VF v, float* in_place, std::uint16_t* rounded, std::size_t i,
+                              std::size_t n) {
   if (rounded == nullptr) return StoreSome(v, in_place + i, n);
-  if (n == kLanes) return StoreBf16(v, DF(), rounded + i);
+  if (n == kLanes) return StoreNear(v, rounded + i);
   HWY_ALIGN std::uint16_t lanes[kLanes];
-  StoreBf16(v, DF(), lanes);
+  StoreNear(v, lanes);
   std::memcpy(rounded + i, lanes, n * sizeof *lanes);
 }
 
+// dz of one row, but for what the label adds.
+template <bool kCapped>
+struct GradientOfLogits {
+  VF log2e, shift, factor, inverse;
+
+  GradientOfLogits(const LogitBlock& b, const RowGradient& g, std::size_t r)
+      : log2e(Const(kLog2OfE)),
+        shift(Const(g.lse[r] * kLog2OfE)),
+        factor(Const(g.factor[r])),
+        inverse(Const(kCapped ? 1.0f / b.cap : 0.0f)) {}
+
+  HWY_INLINE VF Slope(VF z) const {
+    const VF part = hn::Mul(z, inverse);
+    return hn::NegMulAdd(part, part, Const(1.0f));
+  }
+  HWY_INLINE VF At(VF z) const {
+    const VF dz = hn::Mul(factor, Exp2<true, false>(hn::MulSub(z, log2e, shift)));
+    return kCapped ? hn::Mul(dz, Slope(z)) : dz;
+  }
+};
+
+template <bool kCapped>
 void GradientRow(const LogitBlock& b, const RowGradient& g, std::size_t r, std::uint16_t* rounded) {
   const auto columns = static_cast<std::size_t>(b.columns);
   float* z = b.z + r * columns;
   const std::int64_t label = g.label[r] - b.first;
   const bool has_label = label >= 0 && label < b.columns;
-  const float labels_z = has_label ? z[label] : 0.0f;
-  const float inverse = b.cap > 0 ? 1.0f / b.cap : 0.0f;
-  const VF log2e = Const(kLog2OfE), shift = Const(g.lse[r] * kLog2OfE), factor = Const(g.factor[r]);
-  ForVectors(columns, [&](std::size_t i, std::size_t n) HWY_ATTR {
-    const VF x = LoadSome(z + i, n);
-    VF dz = hn::Mul(factor, Exp2<true, false>(hn::MulSub(x, log2e, shift)));
-    if (b.cap > 0) {
-      const VF part = hn::Mul(x, Const(inverse));
-      dz = hn::Mul(dz, hn::NegMulAdd(part, part, Const(1.0f)));
+  const VF labels_z = Const(has_label ? z[label] : 0.0f);
+  const GradientOfLogits<kCapped> gradient(b, g, r);
+  std::size_t i = 0;
+  for (; i + 2 * kLanes <= columns; i += 2 * kLanes) {
+    const VF x = gradient.At(hn::LoadU(DF(), z + i));
+    const VF y = gradient.At(hn::LoadU(DF(), z + i + kLanes));
+    if (rounded != nullptr) {
+      StoreNear2(x, y, rounded + i);
+    } else {
+      hn::StoreU(x, DF(), z + i);
+      hn::StoreU(y, DF(), z + i + kLanes);
     }
-    StoreGradient(dz, z, rounded, i, n);
-  });
+  }
+  for (; i < columns; i += kLanes) {
+    const std::size_t n = SmallerOf(columns - i, kLanes);
+    StoreGradient(gradient.At(LoadSome(z + i, n)), z, rounded, i, n);
+  }
   if (!has_label) return;
-  const float part = labels_z * inverse;
-  const float p = hn::GetLane(Exp2<true, false>(hn::MulSub(Const(labels_z), log2e, shift)));
-  const float dz = (g.factor[r] * p - g.weight[r]) * (1.0f - part * part);
-  const auto at = static_cast<std::size_t>(label);
-  StoreGradient(Const(dz), z, rounded, at, 1);
+  VF target = Const(g.weight[r]);
+  if (kCapped) target = hn::Mul(target, gradient.Slope(labels_z));
+  StoreGradient(hn::Sub(gradient.At(labels_z), target), z, rounded, static_cast<std::size_t>(label),
+                1);
 }
 
 void LogitGradients(const LogitBlock& b, const RowGradient& g, std::size_t real, void* to_bf16) {
@@ -154,7 +188,7 @@ void LogitGradients(const LogitBlock& b, const RowGradient& g, std::size_t real,
   for (std::size_t r = 0; r < static_cast<std::size_t>(b.rows); ++r) {
     std::uint16_t* to = rounded == nullptr ? nullptr : rounded + r * columns;
     if (r < real) {
-      GradientRow(b, g, r, to);
+      b.cap > 0 ? GradientRow<true>(b, g, r, to) : GradientRow<false>(b, g, r, to);
     } else if (to != nullptr) {
       std::memset(to, 0, columns * sizeof *to);
     } else {
@@ -163,6 +197,7 @@ void LogitGradients(const LogitBlock& b, const RowGradient& g, std::size_t real,
   }
 }
 
+}  // namespace
 }  // namespace dew::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
@@ -177,13 +212,15 @@ void measure_logits(const LogitBlock& block, const LogitStats& stats) {
   HWY_DYNAMIC_DISPATCH(MeasureLogits)(block, stats);
 }
 
-void merge_stats(const LogitStats& stats, std::int64_t ranges, std::int64_t stride, std::int64_t rows, float* lse,
-                 std::int32_t* winner) {
+void merge_stats(const LogitStats& stats, std::int64_t ranges, std::int64_t stride,
+                 std::int64_t rows, float* lse, std::int32_t* winner) {
   HWY_DYNAMIC_DISPATCH(MergeStats)
-  (stats, static_cast<std::size_t>(ranges), static_cast<std::size_t>(stride), static_cast<std::size_t>(rows), lse, winner);
+  (stats, static_cast<std::size_t>(ranges), static_cast<std::size_t>(stride),
+   static_cast<std::size_t>(rows), lse, winner);
 }
 
-void logit_gradients(const LogitBlock& block, const RowGradient& row, std::int64_t real, void* to_bf16) {
+void logit_gradients(const LogitBlock& block, const RowGradient& row, std::int64_t real,
+                     void* to_bf16) {
   HWY_DYNAMIC_DISPATCH(LogitGradients)(block, row, static_cast<std::size_t>(real), to_bf16);
 }
 

@@ -1,5 +1,6 @@
-// Runs one kernel on small arrays, for tests: exact allocations (so that sanitizers see what reaches outside), scratch
-// full of garbage, pieces in any order, on every instruction set of this machine.
+// Runs one kernel on small arrays, for tests: exact allocations (so that sanitizers see what
+// reaches outside), scratch full of garbage, pieces in any order, on every instruction set of this
+// machine.
 #pragma once
 
 #include "dew/runtime/cpu/kernels/kernels_highway.h"  // before Highway
@@ -24,7 +25,7 @@ class TestMemory {
   explicit TestMemory(std::size_t bytes, int fill = 0xff) : bytes_(bytes) {
     void* p = nullptr;
     if (posix_memalign(&p, 64, std::max<std::size_t>(1, bytes)) != 0) std::abort();
-    memory_.reset(static_cast<std::byte*>(p));
+    memory_.reset(static_cast<std::byte*>(p), [](std::byte* q) { std::free(q); });
     std::memset(p, fill, bytes);
   }
   std::byte* data() const { return memory_.get(); }
@@ -32,10 +33,7 @@ class TestMemory {
   std::vector<std::byte> copy() const { return {data(), data() + bytes_}; }
 
  private:
-  struct Free {
-    void operator()(std::byte* p) const { std::free(p); }
-  };
-  std::unique_ptr<std::byte, Free> memory_;
+  std::shared_ptr<std::byte> memory_;
   std::size_t bytes_;
 };
 
@@ -45,25 +43,39 @@ inline double read_element(DType dtype, const std::byte* base, std::int64_t i) {
     return value;
   };
   switch (dtype) {
-    case DType::f32: return static_cast<double>(at(float{}));
-    case DType::bf16: return static_cast<double>(static_cast<float>(at(bf16{})));
-    case DType::i32: return at(std::int32_t{});
-    case DType::u32: return at(std::uint32_t{});
-    case DType::pred: return at(std::uint8_t{});
-    case DType::f64: return at(double{});
+    case DType::f32:
+      return static_cast<double>(at(float{}));
+    case DType::bf16:
+      return static_cast<double>(static_cast<float>(at(bf16{})));
+    case DType::i32:
+      return at(std::int32_t{});
+    case DType::u32:
+      return at(std::uint32_t{});
+    case DType::pred:
+      return at(std::uint8_t{});
+    case DType::f64:
+      return at(double{});
   }
   return 0;
 }
 
 inline void write_element(DType dtype, std::byte* base, std::int64_t i, double x) {
-  const auto put = [&](auto value) { std::memcpy(base + static_cast<std::size_t>(i) * sizeof value, &value, sizeof value); };
+  const auto put = [&](auto value) {
+    std::memcpy(base + static_cast<std::size_t>(i) * sizeof value, &value, sizeof value);
+  };
   switch (dtype) {
-    case DType::f32: return put(static_cast<float>(x));
-    case DType::bf16: return put(bf16(static_cast<float>(x)));
-    case DType::i32: return put(static_cast<std::int32_t>(x));
-    case DType::u32: return put(static_cast<std::uint32_t>(x));
-    case DType::pred: return put(static_cast<std::uint8_t>(x != 0));
-    case DType::f64: return put(x);
+    case DType::f32:
+      return put(static_cast<float>(x));
+    case DType::bf16:
+      return put(bf16(static_cast<float>(x)));
+    case DType::i32:
+      return put(static_cast<std::int32_t>(x));
+    case DType::u32:
+      return put(static_cast<std::uint32_t>(x));
+    case DType::pred:
+      return put(static_cast<std::uint8_t>(x != 0));
+    case DType::f64:
+      return put(x);
   }
 }
 
@@ -94,9 +106,19 @@ struct KernelTest {
   void input(Type type, const std::vector<double>& data) {
     step.inputs.push_back(view(buffer(type.dtype, type.elements(), data), type));
   }
-  void output(Type type) { step.outputs.push_back(view(buffer(type.dtype, type.elements()), type)); }
+  void output(Type type) {
+    step.outputs.push_back(view(buffer(type.dtype, type.elements()), type));
+  }
   // An output in the place of input i.
   void output_over(std::size_t i) { step.outputs.push_back(step.inputs[i]); }
+  // The same, as a buffer of another number: input and output of a program that are one array of
+  // the caller.
+  void output_donated(std::size_t i) {
+    View v = step.inputs[i];
+    buffers.push_back(TestMemory(buffers[static_cast<std::size_t>(v.buffer)]));
+    v.buffer = static_cast<int>(buffers.size()) - 1;
+    step.outputs.push_back(v);
+  }
 
   static double element(const View& v, const std::byte* base, const Dims& index) {
     std::int64_t at = v.offset;
@@ -108,7 +130,8 @@ struct KernelTest {
   std::vector<double> values(const View& v) const {
     std::vector<double> out;
     const std::byte* base = buffers[static_cast<std::size_t>(v.buffer)].data();
-    for_each_index(v.type.shape, [&](const Dims& index) { out.push_back(element(v, base, index)); });
+    for_each_index(v.type.shape,
+                   [&](const Dims& index) { out.push_back(element(v, base, index)); });
     return out;
   }
   std::vector<double> result(std::size_t i = 0) const { return values(step.outputs[i]); }
@@ -125,11 +148,13 @@ struct KernelTest {
     std::vector<std::byte*> operands;
     for (const auto* views : {&step.inputs, &step.outputs}) {
       for (const View& v : *views) {
-        operands.push_back(buffers[static_cast<std::size_t>(v.buffer)].data() + v.offset * byte_size(v.type.dtype));
+        operands.push_back(buffers[static_cast<std::size_t>(v.buffer)].data() +
+                           v.offset * byte_size(v.type.dtype));
       }
     }
     const TestMemory shared(kernel->shared_scratch());
-    const TestMemory workers[2] = {TestMemory(kernel->worker_scratch()), TestMemory(kernel->worker_scratch())};
+    const TestMemory workers[2] = {TestMemory(kernel->worker_scratch()),
+                                   TestMemory(kernel->worker_scratch())};
     std::mt19937 random(seed);
     for (std::size_t phase = 0; phase < kernel->phases().size(); ++phase) {
       std::vector<int> pieces;
@@ -150,7 +175,8 @@ struct KernelTest {
 // Calls test() for every instruction set that is compiled and that this machine has.
 template <class Test>
 void for_each_target(Test test) {
-  for (const std::int64_t target : {std::int64_t{HWY_AVX2}, std::int64_t{HWY_AVX3}, std::int64_t{HWY_NEON}}) {
+  for (const std::int64_t target :
+       {std::int64_t{HWY_AVX2}, std::int64_t{HWY_AVX3}, std::int64_t{HWY_NEON}}) {
     hwy::SetSupportedTargetsForTest(0);
     if ((hwy::SupportedTargets() & target) == 0) continue;
     hwy::SetSupportedTargetsForTest(target);
@@ -162,7 +188,8 @@ void for_each_target(Test test) {
   hwy::GetChosenTarget().Update(hwy::SupportedTargets());
 }
 
-inline std::vector<double> random_values(std::int64_t n, unsigned seed, double low = -2, double high = 2) {
+inline std::vector<double> random_values(std::int64_t n, unsigned seed, double low = -2,
+                                         double high = 2) {
   std::mt19937 random(seed);
   std::uniform_real_distribution<double> draw(low, high);
   std::vector<double> out(static_cast<std::size_t>(n));
@@ -181,8 +208,8 @@ inline std::vector<double> stored(DType dtype, std::vector<double> values) {
 }
 
 // |got - want| <= absolute + relative |want|; NaN equals NaN, infinities must agree.
-inline void expect_close(const std::vector<double>& got, const std::vector<double>& want, double relative, double absolute,
-                         const std::string& what = {}) {
+inline void expect_close(const std::vector<double>& got, const std::vector<double>& want,
+                         double relative, double absolute, const std::string& what = {}) {
   ASSERT_EQ(got.size(), want.size()) << what;
   for (std::size_t i = 0; i < got.size(); ++i) {
     if (std::isnan(want[i]) && std::isnan(got[i])) continue;

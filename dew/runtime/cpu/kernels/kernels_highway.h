@@ -1,5 +1,6 @@
-// Kernels written with Highway: everything but matrix products. Each maker takes a step, or says in `why_not` what it does
-// not take. Include this before Highway's own headers: it names the instruction sets that are compiled.
+// Kernels written with Highway: everything but matrix products. Each maker takes a step, or says in
+// `why_not` what it does not take. Include this before Highway's own headers: it names the
+// instruction sets that are compiled.
 #pragma once
 
 #include <memory>
@@ -7,8 +8,9 @@
 
 #include "dew/runtime/cpu/kernel.h"
 
-// AVX2 and AVX-512 (NEON elsewhere). What is older is refused when the program starts, so AVX2 is the baseline; the levels
-// beyond AVX-512 BW/DQ/VL would double the code for instructions that these kernels have no use for.
+// AVX2 and AVX-512 (NEON elsewhere). What is older is refused when the program starts, so AVX2 is
+// the baseline; the levels beyond AVX-512 BW/DQ/VL would double the code for instructions that
+// these kernels have no use for.
 #if defined(__x86_64__)
 #define HWY_BASELINE_TARGETS HWY_AVX2
 #define HWY_DISABLED_TARGETS (HWY_SCALAR | HWY_EMU128 | HWY_SSSE3 | HWY_SSE4)
@@ -18,20 +20,19 @@
 
 namespace dew::cpu {
 
-// Step::op is null. A fused group: every pointwise op, alone or in a chain. A copy: no group, one input and one output of
-// equal shape and dtype.
+// Step::op is null. A fused group: every pointwise op, alone or in a chain. A copy: no group, one
+// input and one output of equal shape and dtype.
 std::unique_ptr<Kernel> make_fused(const Step& step, std::string& why_not);
 std::unique_ptr<Kernel> make_copy(const Step& step, std::string& why_not);
 
 // Data movement.
-std::unique_ptr<Kernel> make_fill(const Step& step, std::string& why_not);  // constant, iota
-std::unique_ptr<Kernel> make_slice(const Step& step, std::string& why_not);
 std::unique_ptr<Kernel> make_pad(const Step& step, std::string& why_not);
 std::unique_ptr<Kernel> make_concatenate(const Step& step, std::string& why_not);
 std::unique_ptr<Kernel> make_gather_rows(const Step& step, std::string& why_not);
 std::unique_ptr<Kernel> make_scatter_add_rows(const Step& step, std::string& why_not);
 
-std::unique_ptr<Kernel> make_reduce(const Step& step, std::string& why_not);  // reduce_sum, reduce_max
+std::unique_ptr<Kernel> make_reduce(const Step& step,
+                                    std::string& why_not);  // reduce_sum, reduce_max
 std::unique_ptr<Kernel> make_row_dot(const Step& step, std::string& why_not);
 std::unique_ptr<Kernel> make_sum_squares(const Step& step, std::string& why_not);
 

@@ -1,4 +1,5 @@
-// Norms and their gradients: cuts rows into pieces, and brings rows of any strides into the form that norm_rows.cc takes.
+// Norms and their gradients: cuts rows into pieces, and brings rows of any strides into the form
+// that norm_rows.cc takes.
 #include <algorithm>
 #include <cstring>
 
@@ -12,14 +13,15 @@ namespace dew::cpu {
 namespace {
 
 constexpr std::int64_t kPieceElements = 16 * 1024;
-constexpr std::int64_t kChunkRows = 64;         // rows whose sums are added up before they join the piece's
-constexpr std::int64_t kTileElements = 4096;    // of rows that must be copied
-constexpr std::int64_t kSumColumns = 256;       // of a piece that adds up the pieces' sums
+constexpr std::int64_t kChunkRows =
+    64;  // rows whose sums are added up before they join the piece's
+constexpr std::int64_t kTileElements = 4096;  // of rows that must be copied
+constexpr std::int64_t kSumColumns = 256;     // of a piece that adds up the pieces' sums
 
 // Which operand is what; -1: there is none.
 struct Places {
-  int x, scale, bias, mean, r, g;      // inputs, and the statistics of gradients
-  int y, out_mean, out_r;              // outputs
+  int x, scale, bias, mean, r, g;  // inputs, and the statistics of gradients
+  int y, out_mean, out_r;          // outputs
   int dscale, dbias;
 };
 constexpr Places kRms = {0, 1, -1, -1, -1, -1, 0, -1, 1, -1, -1};
@@ -29,7 +31,8 @@ constexpr Places kLayerGrad = {0, 1, -1, 2, 3, 4, 0, -1, -1, 1, 2};
 
 class Norm final : public Kernel {
  public:
-  Norm(const Step& step, const Places& places, const NormTable::Routine (&routines)[2], bool& taken, std::string& why_not)
+  Norm(const Step& step, const Places& places, const NormTable::Routine (&routines)[2], bool& taken,
+       std::string& why_not)
       : at_(places), inputs_(step.inputs.size()) {
     for (const auto* views : {&step.inputs, &step.outputs}) {
       for (const View& v : *views) {
@@ -41,7 +44,8 @@ class Norm final : public Kernel {
     for (std::size_t k = 0; k < views_.size(); ++k) {
       const bool rows = is_rows(k);
       const DType dtype = views_[k].dtype;
-      if (!(dtype == DType::f32 || (rows && dtype == DType::bf16))) why_not = format("operand {} is {}", k, name(dtype));
+      if (!(dtype == DType::f32 || (rows && dtype == DType::bf16)))
+        why_not = format("operand {} is {}", k, name(dtype));
       if (!rows && !views_[k].dense()) why_not = format("operand {} is not dense", k);
     }
     taken = why_not.empty();
@@ -49,15 +53,18 @@ class Norm final : public Kernel {
     const Dims& shape = step.inputs[0].type.shape;
     e_ = shape.back();
     rows_ = element_count(std::span(shape).first(shape.size() - 1));
-    if (const auto* number = std::get_if<Number>(&step.attrs)) epsilon_ = static_cast<float>(number->value);
+    if (const auto* number = std::get_if<Number>(&step.attrs))
+      epsilon_ = static_cast<float>(number->value);
     choose_form(routines);
     cut();
     implementation_ = "highway";
   }
 
   void run(const KernelArgs& args, int phase, int piece) const noexcept override {
-    if (phase == 0) run_rows(args, piece);
-    else add_sums(args, piece);
+    if (phase == 0)
+      run_rows(args, piece);
+    else
+      add_sums(args, piece);
   }
 
  private:
@@ -68,7 +75,8 @@ class Norm final : public Kernel {
     return k == input(at_.x) || k == output(at_.y) || (at_.g >= 0 && k == input(at_.g));
   }
 
-  // Rows of one dtype that lie one behind the other are read where they are; others pass through tiles of f32.
+  // Rows of one dtype that lie one behind the other are read where they are; others pass through
+  // tiles of f32.
   void choose_form(const NormTable::Routine (&routines)[2]) {
     const DType dtype = views_[0].dtype;
     in_place_ = true;
@@ -76,7 +84,9 @@ class Norm final : public Kernel {
       if (is_rows(k)) in_place_ = in_place_ && views_[k].dense() && views_[k].dtype == dtype;
     }
     routine_ = routines[in_place_ && dtype == DType::bf16 ? 1 : 0];
-    chunk_ = in_place_ ? kChunkRows : std::clamp<std::int64_t>(kTileElements / std::max<std::int64_t>(1, e_), 1, kChunkRows);
+    chunk_ = in_place_ ? kChunkRows
+                       : std::clamp<std::int64_t>(kTileElements / std::max<std::int64_t>(1, e_), 1,
+                                                  kChunkRows);
   }
 
   void cut() {
@@ -85,7 +95,8 @@ class Norm final : public Kernel {
     phases_ = {pieces_.count};
     std::size_t floats = in_place_ ? 0 : 3 * tile_floats();
     if (has_sums()) {
-      phases_.push_back(static_cast<int>(std::max<std::int64_t>(1, (e_ + kSumColumns - 1) / kSumColumns)));
+      phases_.push_back(
+          static_cast<int>(std::max<std::int64_t>(1, (e_ + kSumColumns - 1) / kSumColumns)));
       shared_scratch_ = static_cast<std::size_t>(pieces_.count) * 2 * sum_floats() * sizeof(float);
       floats += 2 * sum_floats();
     }
@@ -95,13 +106,15 @@ class Norm final : public Kernel {
   std::size_t tile_floats() const { return static_cast<std::size_t>((chunk_ * e_ + 15) / 16 * 16); }
   std::size_t sum_floats() const { return static_cast<std::size_t>((e_ + 15) / 16 * 16); }
   float* piece_sums(const KernelArgs& args, int piece) const {
-    return reinterpret_cast<float*>(args.shared) + static_cast<std::size_t>(piece) * 2 * sum_floats();
+    return reinterpret_cast<float*>(args.shared) +
+           static_cast<std::size_t>(piece) * 2 * sum_floats();
   }
 
   void run_rows(const KernelArgs& args, int piece) const {
     const std::int64_t begin = piece * pieces_.size, end = std::min(begin + pieces_.size, rows_);
     if (has_sums()) std::memset(piece_sums(args, piece), 0, 2 * sum_floats() * sizeof(float));
-    for (std::int64_t row = begin; row < end; row += chunk_) run_chunk(args, piece, row, std::min(chunk_, end - row));
+    for (std::int64_t row = begin; row < end; row += chunk_)
+      run_chunk(args, piece, row, std::min(chunk_, end - row));
   }
 
   const float* floats(const KernelArgs& args, int i, std::int64_t offset = 0) const {
@@ -118,7 +131,8 @@ class Norm final : public Kernel {
     // The routines write statistics in one direction only; gradients read them.
     rows.mean = const_cast<float*>(floats(args, at_.mean, row));
     rows.r = const_cast<float*>(floats(args, at_.r, row));
-    if (at_.out_mean >= 0) rows.mean = reinterpret_cast<float*>(args.operands[output(at_.out_mean)]) + row;
+    if (at_.out_mean >= 0)
+      rows.mean = reinterpret_cast<float*>(args.operands[output(at_.out_mean)]) + row;
     if (at_.out_r >= 0) rows.r = reinterpret_cast<float*>(args.operands[output(at_.out_r)]) + row;
     auto* scratch = reinterpret_cast<float*>(args.worker);
     if (has_sums()) {
@@ -127,9 +141,13 @@ class Norm final : public Kernel {
       std::memset(scratch, 0, 2 * sum_floats() * sizeof(float));
       scratch += 2 * sum_floats();
     }
-    if (e_ > 0) compute(args, rows, row, scratch);
-    else clear_statistics(rows);
-    if (has_sums()) norm_table().add(rows.dscale, piece_sums(args, piece), static_cast<std::int64_t>(2 * sum_floats()));
+    if (e_ > 0)
+      compute(args, rows, row, scratch);
+    else
+      clear_statistics(rows);
+    if (has_sums())
+      norm_table().add(rows.dscale, piece_sums(args, piece),
+                       static_cast<std::int64_t>(2 * sum_floats()));
   }
 
   void clear_statistics(const NormRows& rows) const {
@@ -166,8 +184,10 @@ class Norm final : public Kernel {
     const auto into = [&](int o, std::size_t offset) {
       if (o < 0) return;
       auto* const to = reinterpret_cast<float*>(args.operands[output(o)]) + begin;
-      std::memcpy(to, piece_sums(args, 0) + offset + begin, static_cast<std::size_t>(n) * sizeof(float));
-      for (int k = 1; k < pieces_.count; ++k) norm_table().add(piece_sums(args, k) + offset + begin, to, n);
+      std::memcpy(to, piece_sums(args, 0) + offset + begin,
+                  static_cast<std::size_t>(n) * sizeof(float));
+      for (int k = 1; k < pieces_.count; ++k)
+        norm_table().add(piece_sums(args, k) + offset + begin, to, n);
     };
     into(at_.dscale, 0);
     into(at_.dbias, sum_floats());

@@ -20,8 +20,10 @@ HWY_INLINE float InverseRoot(float x) { return 1.0f / std::sqrt(x); }
 template <class Kind, class Bytes>
 HWY_INLINE auto* RowOf(Bytes* base, std::size_t row, std::size_t e) {
   using T = typename Kind::T;
-  if constexpr (std::is_const_v<Bytes>) return reinterpret_cast<const T*>(base) + row * e;
-  else return reinterpret_cast<T*>(base) + row * e;
+  if constexpr (std::is_const_v<Bytes>)
+    return reinterpret_cast<const T*>(base) + row * e;
+  else
+    return reinterpret_cast<T*>(base) + row * e;
 }
 
 template <class Kind>
@@ -95,13 +97,15 @@ void Layer(const NormRows& a) {
     const VF vr = hn::Set(DF(), r);
     ForRow(e, [&](std::size_t i, auto part) HWY_ATTR {
       const VF n = hn::Mul(hn::Sub(part.template Load<Kind>(x + i), m), vr);
-      const VF v = hn::MulAdd(n, part.template Load<Bits32>(scale + i), part.template Load<Bits32>(bias + i));
+      const VF v = hn::MulAdd(n, part.template Load<Bits32>(scale + i),
+                              part.template Load<Bits32>(bias + i));
       part.template Store<Kind>(v, y + i);
     });
   }
 }
 
-// With h = scale g and n = (x - mean) r: dx = r (h - mean of h - n * mean of h n); dscale += g n, dbias += g.
+// With h = scale g and n = (x - mean) r: dx = r (h - mean of h - n * mean of h n); dscale += g n,
+// dbias += g.
 template <class Kind>
 void LayerGrad(const NormRows& a) {
   const auto e = static_cast<std::size_t>(a.e);
@@ -126,7 +130,8 @@ void LayerGrad(const NormRows& a) {
       const VF vg = part.template Load<Kind>(g + i);
       const VF n = hn::Mul(hn::Sub(part.template Load<Kind>(x + i), m), vr);
       const VF h = hn::Mul(vg, part.template Load<Bits32>(scale + i));
-      part.template Store<Bits32>(hn::MulAdd(vg, n, part.template Load<Bits32>(dscale + i)), dscale + i);
+      part.template Store<Bits32>(hn::MulAdd(vg, n, part.template Load<Bits32>(dscale + i)),
+                                  dscale + i);
       part.template Store<Bits32>(hn::Add(vg, part.template Load<Bits32>(dbias + i)), dbias + i);
       part.template Store<Kind>(hn::Mul(vr, hn::NegMulAdd(n, hn_mean, hn::Sub(h, h_mean))), dx + i);
     });
@@ -135,7 +140,8 @@ void LayerGrad(const NormRows& a) {
 
 void AddRow(const float* from, float* to, std::int64_t n) {
   ForRow(static_cast<std::size_t>(n), [&](std::size_t i, auto part) HWY_ATTR {
-    const VF sum = hn::Add(part.template Load<Bits32>(to + i), part.template Load<Bits32>(from + i));
+    const VF sum =
+        hn::Add(part.template Load<Bits32>(to + i), part.template Load<Bits32>(from + i));
     part.template Store<Bits32>(sum, to + i);
   });
 }

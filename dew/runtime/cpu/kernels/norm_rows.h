@@ -7,16 +7,17 @@
 
 namespace dew::cpu {
 
-// Rows of x (and y, or g and dx) hold e elements f32 or bf16; everything else is f32. Results may lie over operands.
+// Rows of x (and y, or g and dx) hold e elements f32 or bf16; everything else is f32. Results may
+// lie over operands.
 struct NormRows {
   const std::byte* x = nullptr;
-  const std::byte* g = nullptr;    // cotangent of y
-  std::byte* y = nullptr;          // y or dx
-  const float* scale = nullptr;    // [e]
-  const float* bias = nullptr;     // [e]
-  float* mean = nullptr;           // a row: written by the norms, read by their gradients
+  const std::byte* g = nullptr;  // cotangent of y
+  std::byte* y = nullptr;        // y or dx
+  const float* scale = nullptr;  // [e]
+  const float* bias = nullptr;   // [e]
+  float* mean = nullptr;         // a row: written by the norms, read by their gradients
   float* r = nullptr;
-  float* dscale = nullptr;         // [e]: the rows' sums are added
+  float* dscale = nullptr;  // [e]: the rows' sums are added
   float* dbias = nullptr;
   std::int64_t rows = 0, e = 0;
   float epsilon = 0;

@@ -7,7 +7,7 @@ namespace {
 struct NormCase {
   const OpDef* op;
   MakeKernel make;
-  int vectors;     // operands f32[e] behind x
+  int vectors;  // operands f32[e] behind x
   bool layer, grad;
 };
 const NormCase kCases[] = {
@@ -42,9 +42,11 @@ Step step_of(const NormCase& c) {
 }
 
 void add_operands(KernelTest& t, const NormCase& c, DType dtype, const Dims& shape) {
-  const Type x{dtype, shape}, vector{DType::f32, {shape.back()}}, statistic{DType::f32, {shape.begin(), shape.end() - 1}};
+  const Type x{dtype, shape}, vector{DType::f32, {shape.back()}},
+      statistic{DType::f32, {shape.begin(), shape.end() - 1}};
   t.input(x, random_values(x.elements(), 1));
-  for (int k = 0; k < c.vectors; ++k) t.input(vector, random_values(vector.elements(), 2 + static_cast<unsigned>(k)));
+  for (int k = 0; k < c.vectors; ++k)
+    t.input(vector, random_values(vector.elements(), 2 + static_cast<unsigned>(k)));
   if (!c.grad) return;
   if (c.layer) t.input(statistic, random_values(statistic.elements(), 5, -0.5, 0.5));
   t.input(statistic, random_values(statistic.elements(), 6, 0.5, 1.5));
@@ -57,15 +59,17 @@ void check(KernelTest& t, const NormCase& c, const std::string& what, unsigned s
   for (std::size_t o = 0; o < want.size(); ++o) {
     const View& v = t.step.outputs[o];
     const bool sums = v.type.rank() == 1 && c.grad && o > 0;
-    const double many = sums ? std::sqrt(static_cast<double>(t.step.inputs[0].type.elements()) + 1) : 1;
-    expect_close(t.result(o), stored(v.type.dtype, want[o].data), 4 * rounding(v.type.dtype), 2e-6 * many,
-                 what + " result " + std::to_string(o));
+    const double many =
+        sums ? std::sqrt(static_cast<double>(t.step.inputs[0].type.elements()) + 1) : 1;
+    expect_close(t.result(o), stored(v.type.dtype, want[o].data), 4 * rounding(v.type.dtype),
+                 2e-6 * many, what + " result " + std::to_string(o));
   }
 }
 
 TEST(Norm, MatchesReference) {
-  const Dims shapes[] = {{1, 1},    {3, 5},    {7, 16},   {2, 3, 17}, {33, 64},  {5, 65},     {2, 4, 3, 16}, {300, 18},
-                         {130, 33}, {9, 1000}, {3, 4097}, {0, 8},     {4, 0},    {700, 100}};
+  const Dims shapes[] = {{1, 1},    {3, 5},        {7, 16},   {2, 3, 17}, {33, 64},
+                         {5, 65},   {2, 4, 3, 16}, {300, 18}, {130, 33},  {9, 1000},
+                         {3, 4097}, {0, 8},        {4, 0},    {700, 100}};
   for_each_target([&] {
     for (const NormCase& c : kCases) {
       for (const DType dtype : {DType::f32, DType::bf16}) {
@@ -74,7 +78,8 @@ TEST(Norm, MatchesReference) {
           t.step = step_of(c);
           add_operands(t, c, dtype, shape);
           for (const Type& type : result_types(t.step)) t.output(type);
-          check(t, c, std::string(c.op->name) + " " + join(shape) + " " + std::string(name(dtype)), 3);
+          check(t, c, std::string(c.op->name) + " " + join(shape) + " " + std::string(name(dtype)),
+                3);
         }
       }
     }

@@ -1,5 +1,6 @@
-// Optimizer updates: one pass over parameter, state and gradient. Without `commit` nothing is touched (or everything is
-// copied as it is, if results have places of their own), so no bit changes, not even of a NaN.
+// Optimizer updates: one pass over parameter, state and gradient. Without `commit` nothing is
+// touched (or everything is copied as it is, if results have places of their own), so no bit
+// changes, not even of a NaN.
 #include <algorithm>
 #include <cstring>
 
@@ -19,9 +20,13 @@ constexpr std::int64_t kTile = 1024;  // elements, where an array is not dense
 class Optimizer final : public Kernel {
  public:
   // `scalars` between gradient and commit: lr, [c1, c2,] scale; none for ema.
-  Optimizer(std::size_t states, std::size_t scalars, std::vector<Strided> arrays, const Update& constants,
-            UpdateTable::Routine routine)
-      : states_(states), scalars_(scalars), arrays_(std::move(arrays)), constants_(constants), routine_(routine) {
+  Optimizer(std::size_t states, std::size_t scalars, std::vector<Strided> arrays,
+            const Update& constants, UpdateTable::Routine routine)
+      : states_(states),
+        scalars_(scalars),
+        arrays_(std::move(arrays)),
+        constants_(constants),
+        routine_(routine) {
     pieces_ = cut_pieces(arrays_[0].elements, kPieceElements, kTile);
     phases_ = {pieces_.count};
     const auto dense = [](const Strided& s) { return s.dense(); };
@@ -31,12 +36,15 @@ class Optimizer final : public Kernel {
   }
 
   void run(const KernelArgs& args, int, int piece) const noexcept override {
-    const std::int64_t begin = piece * pieces_.size, end = std::min(begin + pieces_.size, arrays_[0].elements);
+    const std::int64_t begin = piece * pieces_.size,
+                       end = std::min(begin + pieces_.size, arrays_[0].elements);
     const bool commit = *args.operands[first_output() - 1] != std::byte{0};
     for (std::int64_t at = begin; at < end; at += tile_) {
       const auto n = static_cast<std::size_t>(std::min(tile_, end - at));
-      if (commit) update(args, at, n);
-      else keep(args, at, n);
+      if (commit)
+        update(args, at, n);
+      else
+        keep(args, at, n);
     }
   }
 
@@ -67,19 +75,23 @@ class Optimizer final : public Kernel {
       u.out[k] = write_target(arrays_[states_ + 1 + k], output(args, k), at, tile);
     }
     routine_(u);
-    for (std::size_t k = 0; k < states_; ++k) write_range(io, arrays_[states_ + 1 + k], output(args, k), at, n, u.out[k]);
+    for (std::size_t k = 0; k < states_; ++k)
+      write_range(io, arrays_[states_ + 1 + k], output(args, k), at, n, u.out[k]);
   }
 
   void keep(const KernelArgs& args, std::int64_t at, std::size_t n) const {
     const RangeIo& io = range_io();
     for (std::size_t k = 0; k < states_; ++k) {
       if (output(args, k) == args.operands[k]) continue;
-      const float* from = read_range(io, arrays_[k], args.operands[k], at, n, reinterpret_cast<float*>(args.worker));
+      const float* from = read_range(io, arrays_[k], args.operands[k], at, n,
+                                     reinterpret_cast<float*>(args.worker));
       io.store(arrays_[states_ + 1 + k], output(args, k), at, n, from);
     }
   }
 
-  std::byte* output(const KernelArgs& args, std::size_t k) const { return args.operands[first_output() + k]; }
+  std::byte* output(const KernelArgs& args, std::size_t k) const {
+    return args.operands[first_output() + k];
+  }
 
   std::size_t states_, scalars_;
   std::vector<Strided> arrays_;  // states, gradient, results
@@ -89,8 +101,9 @@ class Optimizer final : public Kernel {
   std::int64_t tile_ = kTile;
 };
 
-std::unique_ptr<Kernel> make(const Step& step, const OpDef& op, std::size_t states, const Update& constants,
-                             UpdateTable::Routine routine, std::string& why_not) {
+std::unique_ptr<Kernel> make(const Step& step, const OpDef& op, std::size_t states,
+                             const Update& constants, UpdateTable::Routine routine,
+                             std::string& why_not) {
   const std::size_t arrays = states + 1;
   if (step.op != &op || step.inputs.size() < arrays + 1 || step.outputs.size() != states) {
     why_not = "another op";
@@ -99,9 +112,12 @@ std::unique_ptr<Kernel> make(const Step& step, const OpDef& op, std::size_t stat
   std::vector<Strided> strides;
   const auto add = [&](const View& v) {
     const auto s = strided(v);
-    if (!s) why_not = "too many dimensions";
-    else if (s->dtype != DType::f32) why_not = format("an array is {}", name(s->dtype));
-    else strides.push_back(*s);
+    if (!s)
+      why_not = "too many dimensions";
+    else if (s->dtype != DType::f32)
+      why_not = format("an array is {}", name(s->dtype));
+    else
+      strides.push_back(*s);
   };
   for (std::size_t k = 0; k < arrays; ++k) add(step.inputs[k]);
   for (const View& v : step.outputs) add(v);

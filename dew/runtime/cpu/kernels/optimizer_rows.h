@@ -11,7 +11,8 @@ struct Update {
   float* out[3] = {};          // new state, may lie over the old
   std::size_t n = 0;
   float lr = 0, c1 = 0, c2 = 0, scale = 0;  // scalars of the step
-  float b1 = 0, rest1 = 0, b2 = 0, rest2 = 0, epsilon = 0, weight_decay = 0;  // rest = 1 - b; sgd: b1 is the momentum
+  float b1 = 0, rest1 = 0, b2 = 0, rest2 = 0, epsilon = 0,
+        weight_decay = 0;  // rest = 1 - b; sgd: b1 is the momentum
 };
 
 struct UpdateTable {

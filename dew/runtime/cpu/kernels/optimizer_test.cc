@@ -11,22 +11,29 @@ struct Optimizer {
   MakeKernel make;
   std::size_t states, scalars;
 };
-const Optimizer kOptimizers[] = {{&adamw_op, make_adamw, 3, 4}, {&lion_op, make_lion, 2, 2}, {&sgd_op, make_sgd, 2, 2}, {&ema_op, make_ema, 1, 0}};
+const Optimizer kOptimizers[] = {{&adamw_op, make_adamw, 3, 4},
+                                 {&lion_op, make_lion, 2, 2},
+                                 {&sgd_op, make_sgd, 2, 2},
+                                 {&ema_op, make_ema, 1, 0}};
 
 void build(KernelTest& t, const Optimizer& o, std::int64_t n, bool commit, bool in_place) {
   t.step.op = o.op;
-  t.step.attrs = o.op == &ema_op ? Attrs(Number{0.99}) : Attrs(UpdateAttrs{0.9, 0.99, 1e-8, 0.1, 0.8});
+  t.step.attrs =
+      o.op == &ema_op ? Attrs(Number{0.99}) : Attrs(UpdateAttrs{0.9, 0.99, 1e-8, 0.1, 0.8});
   const Type type{DType::f32, {n}};
   for (std::size_t k = 0; k < o.states; ++k) {
     t.input(type, random_values(n, static_cast<unsigned>(k + 1), k == 2 ? 0 : -1, 1));
   }
   t.input(type, random_values(n, 9));
   const double scalars[] = {0.01, 1.5, 2.5, 0.5};
-  for (std::size_t k = 0; k < o.scalars; ++k) t.input(Type{DType::f32, {}}, {k + 1 == o.scalars ? 0.5 : scalars[k]});
+  for (std::size_t k = 0; k < o.scalars; ++k)
+    t.input(Type{DType::f32, {}}, {k + 1 == o.scalars ? 0.5 : scalars[k]});
   t.input(Type{DType::pred, {}}, {commit ? 1.0 : 0.0});
   for (std::size_t k = 0; k < o.states; ++k) {
-    if (in_place) t.output_over(k);
-    else t.output(type);
+    if (in_place)
+      t.output_over(k);
+    else
+      t.output(type);
   }
 }
 
@@ -49,7 +56,8 @@ TEST(Optimizer, MatchesReference) {
           build(t, o, n, true, in_place);
           const auto want = reference(t);
           ASSERT_TRUE(t.run(o.make, 4));
-          for (std::size_t k = 0; k < o.states; ++k) expect_close(t.result(k), want[k].data, 4e-7, 2e-7, o.op->name);
+          for (std::size_t k = 0; k < o.states; ++k)
+            expect_close(t.result(k), want[k].data, 4e-7, 2e-7, o.op->name);
         }
       }
     }
@@ -69,7 +77,9 @@ TEST(Optimizer, WithoutCommitEveryBitStays) {
         for (std::size_t k = 0; k < o.states; ++k) before.push_back(t.buffers[k].copy());
         ASSERT_TRUE(t.run(o.make, 1));
         for (std::size_t k = 0; k < o.states; ++k) {
-          EXPECT_TRUE(t.buffers[static_cast<std::size_t>(t.step.outputs[k].buffer)].copy() == before[k]) << o.op->name << k;
+          EXPECT_TRUE(t.buffers[static_cast<std::size_t>(t.step.outputs[k].buffer)].copy() ==
+                      before[k])
+              << o.op->name << k;
         }
       }
     }
@@ -92,7 +102,8 @@ TEST(Optimizer, StridedGradient) {
         }
         const auto want = reference(t);
         ASSERT_TRUE(t.run(o.make));
-        for (std::size_t k = 0; k < o.states; ++k) expect_close(t.result(k), want[k].data, 4e-7, 2e-7, o.op->name);
+        for (std::size_t k = 0; k < o.states; ++k)
+          expect_close(t.result(k), want[k].data, 4e-7, 2e-7, o.op->name);
       }
     }
   });

@@ -1,6 +1,7 @@
-// Sums and maxima over any dimensions. Kept and reduced dimensions are walked apart; the innermost run is either kept (rows
-// are joined column by column, four at a time) or reduced (runs are joined to one number). Where too few elements are kept
-// to share the work, the reduced space is cut into chunks of fixed size and a second phase joins the chunks in order.
+// Sums and maxima over any dimensions. Kept and reduced dimensions are walked apart; the innermost
+// run is either kept (rows are joined column by column, four at a time) or reduced (runs are joined
+// to one number). Where too few elements are kept to share the work, the reduced space is cut into
+// chunks of fixed size and a second phase joins the chunks in order.
 #include <algorithm>
 #include <cstring>
 
@@ -15,22 +16,25 @@ namespace {
 
 constexpr std::int64_t kPieceElements = 16 * 1024;
 constexpr std::int64_t kMaxPieces = 64;
-constexpr std::int64_t kColumns = 1024;    // joined at once
-constexpr std::int64_t kGroupRows = 64;    // rows after which column sums are put aside
-constexpr std::int64_t kResults = 256;     // numbers made before they are stored
-constexpr std::int64_t kTile = 1024;       // elements of a run that must be copied
+constexpr std::int64_t kColumns = 1024;  // joined at once
+constexpr std::int64_t kGroupRows = 64;  // rows after which column sums are put aside
+constexpr std::int64_t kResults = 256;   // numbers made before they are stored
+constexpr std::int64_t kTile = 1024;     // elements of a run that must be copied
 
 std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
 struct Layout {
-  Strided kept, reduced;  // of the input: dimensions that stay (without the columns), dimensions that go
-  std::int64_t columns = 1, step = 1;  // innermost kept dimension, if it is the innermost of all; else 1
+  Strided kept,
+      reduced;  // of the input: dimensions that stay (without the columns), dimensions that go
+  std::int64_t columns = 1,
+               step = 1;  // innermost kept dimension, if it is the innermost of all; else 1
   Strided out;
 };
 
 class Reduce final : public Kernel {
  public:
-  Reduce(const Layout& layout, DType dtype, bool maximum) : l_(layout), reducer_(&reducer(dtype, maximum)) {
+  Reduce(const Layout& layout, DType dtype, bool maximum)
+      : l_(layout), reducer_(&reducer(dtype, maximum)) {
     const bool narrow = byte_size(dtype) < 4;
     tile_reducer_ = narrow ? &reducer(DType::f32, maximum) : reducer_;
     size_ = byte_size(dtype);
@@ -40,7 +44,8 @@ class Reduce final : public Kernel {
     blocks_ = ceil_div(l_.columns, kColumns);
     width_ = ceil_div(l_.columns, std::max<std::int64_t>(1, blocks_));
     const std::int64_t units = l_.kept.elements * blocks_;
-    if (units > 0 && units < wanted) chunks_ = std::min(ceil_div(wanted, units), std::max<std::int64_t>(1, l_.reduced.elements));
+    if (units > 0 && units < wanted)
+      chunks_ = std::min(ceil_div(wanted, units), std::max<std::int64_t>(1, l_.reduced.elements));
     chunk_ = std::max<std::int64_t>(1, ceil_div(l_.reduced.elements, chunks_));
     units_ = cut_pieces(units, ceil_div(units, wanted), 1);
     finals_ = cut_pieces(kept_elements(), kColumns, 16);
@@ -59,7 +64,8 @@ class Reduce final : public Kernel {
     const std::int64_t chunk = piece / units_.count, first = piece % units_.count * units_.size;
     const std::int64_t last = std::min(first + units_.size, l_.kept.elements * blocks_);
     if (by_columns_) {
-      for (std::int64_t unit = first; unit < last; ++unit) columns(args, unit / blocks_, unit % blocks_, chunk);
+      for (std::int64_t unit = first; unit < last; ++unit)
+        columns(args, unit / blocks_, unit % blocks_, chunk);
     } else {
       numbers(args, first, last, chunk);
     }
@@ -70,19 +76,23 @@ class Reduce final : public Kernel {
   std::int64_t width() const { return (width_ + 15) / 16 * 16; }
 
   // Results [first, first + n) of a chunk.
-  void put(const KernelArgs& args, std::int64_t chunk, std::int64_t first, std::int64_t n, const float* from) const {
+  void put(const KernelArgs& args, std::int64_t chunk, std::int64_t first, std::int64_t n,
+           const float* from) const {
     if (n <= 0) return;
     const auto count = static_cast<std::size_t>(n);
     if (chunks_ == 1) return range_io().store(l_.out, args.operands[1], first, count, from);
-    std::memcpy(reinterpret_cast<float*>(args.shared) + chunk * kept_elements() + first, from, count * sizeof(float));
+    std::memcpy(reinterpret_cast<float*>(args.shared) + chunk * kept_elements() + first, from,
+                count * sizeof(float));
   }
 
   // ---- innermost run kept ----
-  void columns(const KernelArgs& args, std::int64_t kept, std::int64_t block, std::int64_t chunk) const {
+  void columns(const KernelArgs& args, std::int64_t kept, std::int64_t block,
+               std::int64_t chunk) const {
     const std::int64_t first = block * width_, n = std::min(width_, l_.columns - first);
     auto* const total = reinterpret_cast<float*>(args.worker);
     float* const group = total + width();
-    const std::byte* const base = args.operands[0] + (Runs(l_.kept, kept).offset() + first * l_.step) * size_;
+    const std::byte* const base =
+        args.operands[0] + (Runs(l_.kept, kept).offset() + first * l_.step) * size_;
     std::int64_t row = chunk * chunk_;
     const std::int64_t end = std::min(row + chunk_, l_.reduced.elements);
     const auto count = static_cast<std::size_t>(n);
@@ -103,7 +113,8 @@ class Reduce final : public Kernel {
     put(args, chunk, kept * l_.columns + first, n, total);
   }
 
-  void join_rows(const std::byte* base, Runs& runs, int rows, std::size_t n, bool fresh, float* acc) const {
+  void join_rows(const std::byte* base, Runs& runs, int rows, std::size_t n, bool fresh,
+                 float* acc) const {
     const std::byte* from[4] = {};
     for (int k = 0; k < rows; ++k) {
       from[k] = base + runs.offset() * size_;
@@ -123,7 +134,8 @@ class Reduce final : public Kernel {
   }
 
   // ---- innermost run reduced ----
-  void numbers(const KernelArgs& args, std::int64_t first, std::int64_t last, std::int64_t chunk) const {
+  void numbers(const KernelArgs& args, std::int64_t first, std::int64_t last,
+               std::int64_t chunk) const {
     auto* const results = reinterpret_cast<float*>(args.worker);
     for (std::int64_t at = first; at < last; at += kResults) {
       const std::int64_t n = std::min(kResults, last - at);
@@ -168,12 +180,14 @@ class Reduce final : public Kernel {
   }
 
   void finish(const KernelArgs& args, int piece) const {
-    const std::int64_t first = piece * finals_.size, n = std::min(finals_.size, kept_elements() - first);
+    const std::int64_t first = piece * finals_.size,
+                       n = std::min(finals_.size, kept_elements() - first);
     if (n <= 0) return;
     auto* const total = reinterpret_cast<float*>(args.worker);
     const auto* const parts = reinterpret_cast<const float*>(args.shared) + first;
     std::memcpy(total, parts, static_cast<std::size_t>(n) * sizeof(float));
-    for (std::int64_t c = 1; c < chunks_; ++c) reducer_->join(parts + c * kept_elements(), total, static_cast<std::size_t>(n));
+    for (std::int64_t c = 1; c < chunks_; ++c)
+      reducer_->join(parts + c * kept_elements(), total, static_cast<std::size_t>(n));
     range_io().store(l_.out, args.operands[1], first, static_cast<std::size_t>(n), total);
   }
 
@@ -182,12 +196,13 @@ class Reduce final : public Kernel {
   const Reducer* tile_reducer_;  // for elements in tiles, which have 32 bits
   std::int64_t size_ = 4;
   bool by_columns_ = false;
-  std::int64_t blocks_ = 1, width_ = 1;   // of columns
-  std::int64_t chunks_ = 1, chunk_ = 1;   // of the reduced space
+  std::int64_t blocks_ = 1, width_ = 1;  // of columns
+  std::int64_t chunks_ = 1, chunk_ = 1;  // of the reduced space
   Pieces units_, finals_;
 };
 
-// Kept dimensions keep their order, that of the result; reduced ones come in any order, so the one of stride 1 last.
+// Kept dimensions keep their order, that of the result; reduced ones come in any order, so the one
+// of stride 1 last.
 std::optional<Layout> layout_of(const View& in, const View& out, const Dims& reduced_dims) {
   Dims kept_sizes, kept_strides, sizes, strides;
   const auto rank = static_cast<std::int64_t>(in.type.shape.size());
@@ -218,13 +233,16 @@ std::optional<Layout> layout_of(const View& in, const View& out, const Dims& red
   } else {
     for (std::size_t d = 0; d + 1 < sizes.size(); ++d) {
       if (strides[d] == 1 && sizes[d] > 1) {
-        std::rotate(sizes.begin() + static_cast<std::ptrdiff_t>(d), sizes.begin() + static_cast<std::ptrdiff_t>(d) + 1, sizes.end());
-        std::rotate(strides.begin() + static_cast<std::ptrdiff_t>(d), strides.begin() + static_cast<std::ptrdiff_t>(d) + 1, strides.end());
+        std::rotate(sizes.begin() + static_cast<std::ptrdiff_t>(d),
+                    sizes.begin() + static_cast<std::ptrdiff_t>(d) + 1, sizes.end());
+        std::rotate(strides.begin() + static_cast<std::ptrdiff_t>(d),
+                    strides.begin() + static_cast<std::ptrdiff_t>(d) + 1, strides.end());
         break;
       }
     }
   }
-  const auto kept = strided(kept_sizes, kept_strides, in.type.dtype), reduced = strided(sizes, strides, in.type.dtype);
+  const auto kept = strided(kept_sizes, kept_strides, in.type.dtype),
+             reduced = strided(sizes, strides, in.type.dtype);
   const auto result = strided(out);
   if (!kept || !reduced || !result) return std::nullopt;
   l.kept = *kept;
@@ -236,7 +254,8 @@ std::optional<Layout> layout_of(const View& in, const View& out, const Dims& red
 // ---- sum of squares ----
 class SumOfSquares final : public Kernel {
  public:
-  explicit SumOfSquares(const Strided& x) : x_(x), squares_(sum_squares_of(x.dense() ? x.dtype : DType::f32)) {
+  explicit SumOfSquares(const Strided& x)
+      : x_(x), squares_(sum_squares_of(x.dense() ? x.dtype : DType::f32)) {
     pieces_ = cut_pieces(x.elements, kPieceElements, kTile);
     phases_ = {pieces_.count, 1};
     shared_scratch_ = static_cast<std::size_t>(pieces_.count) * sizeof(double);
@@ -247,7 +266,8 @@ class SumOfSquares final : public Kernel {
   void run(const KernelArgs& args, int phase, int piece) const noexcept override {
     auto* const parts = reinterpret_cast<double*>(args.shared);
     if (phase == 0) {
-      parts[piece] = part(args, piece * pieces_.size, std::min((piece + 1) * pieces_.size, x_.elements));
+      parts[piece] =
+          part(args, piece * pieces_.size, std::min((piece + 1) * pieces_.size, x_.elements));
       return;
     }
     double sum = 0;
@@ -258,7 +278,9 @@ class SumOfSquares final : public Kernel {
  private:
   double part(const KernelArgs& args, std::int64_t begin, std::int64_t end) const {
     if (begin >= end) return 0;
-    if (x_.dense()) return squares_(args.operands[0] + begin * byte_size(x_.dtype), static_cast<std::size_t>(end - begin));
+    if (x_.dense())
+      return squares_(args.operands[0] + begin * byte_size(x_.dtype),
+                      static_cast<std::size_t>(end - begin));
     double sum = 0;
     for (; begin < end; begin += kTile) {
       const auto n = static_cast<std::size_t>(std::min(kTile, end - begin));

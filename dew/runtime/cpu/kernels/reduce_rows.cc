@@ -37,13 +37,17 @@ struct Integers {
   }
   static HWY_INLINE VF Join(VF a, VF b) {
     const auto x = hn::BitCast(Tag(), a), y = hn::BitCast(Tag(), b);
-    if constexpr (kMax) return hn::BitCast(DF(), hn::Max(x, y));
-    else return hn::BitCast(DF(), hn::Add(x, y));
+    if constexpr (kMax)
+      return hn::BitCast(DF(), hn::Max(x, y));
+    else
+      return hn::BitCast(DF(), hn::Add(x, y));
   }
   static HWY_INLINE VF Lanes(VF v) {
     const auto x = hn::BitCast(Tag(), v);
-    if constexpr (kMax) return hn::BitCast(DF(), hn::MaxOfLanes(Tag(), x));
-    else return hn::BitCast(DF(), hn::SumOfLanes(Tag(), x));
+    if constexpr (kMax)
+      return hn::BitCast(DF(), hn::MaxOfLanes(Tag(), x));
+    else
+      return hn::BitCast(DF(), hn::SumOfLanes(Tag(), x));
   }
 };
 
@@ -81,7 +85,8 @@ void Columns(const std::byte* const* rows, int count, std::size_t n, bool fresh,
     VF v = part.template Load<Kind>(p[0] + i);
     if (count == 4) {
       v = Op::Join(v, part.template Load<Kind>(p[1] + i));
-      v = Op::Join(v, Op::Join(part.template Load<Kind>(p[2] + i), part.template Load<Kind>(p[3] + i)));
+      v = Op::Join(
+          v, Op::Join(part.template Load<Kind>(p[2] + i), part.template Load<Kind>(p[3] + i)));
     } else {
       if (count > 1) v = Op::Join(v, part.template Load<Kind>(p[1] + i));
       if (count > 2) v = Op::Join(v, part.template Load<Kind>(p[2] + i));
@@ -101,7 +106,8 @@ void Join(const float* from, float* to, std::size_t n) {
 
 template <class Op>
 void Clear(float* to, std::size_t n) {
-  ForRow(n, [&](std::size_t i, auto part) HWY_ATTR { part.template Store<Bits32>(Op::Identity(), to + i); });
+  ForRow(n, [&](std::size_t i, auto part)
+                HWY_ATTR { part.template Store<Bits32>(Op::Identity(), to + i); });
 }
 
 template <class Kind, class Op>
@@ -133,14 +139,19 @@ void Rows(const std::byte* from, std::int64_t stride, std::size_t count, std::si
 
 template <class Kind, class Op>
 const Reducer& Get() {
-  static constexpr Reducer reducer = {Columns<Kind, Op>, Join<Op>, Clear<Op>, Run<Kind, Op>, Finish<Op>, Rows<Kind, Op>};
+  static constexpr Reducer reducer = {Columns<Kind, Op>, Join<Op>,   Clear<Op>,
+                                      Run<Kind, Op>,     Finish<Op>, Rows<Kind, Op>};
   return reducer;
 }
 
 const Reducer& FindReducer(DType dtype, bool maximum) {
   if (dtype == DType::bf16) return maximum ? Get<Brain16, MaxFloats>() : Get<Brain16, SumFloats>();
-  if (dtype == DType::i32) return maximum ? Get<Bits32, Integers<std::int32_t, true>>() : Get<Bits32, Integers<std::int32_t, false>>();
-  if (dtype == DType::u32) return maximum ? Get<Bits32, Integers<std::uint32_t, true>>() : Get<Bits32, Integers<std::uint32_t, false>>();
+  if (dtype == DType::i32)
+    return maximum ? Get<Bits32, Integers<std::int32_t, true>>()
+                   : Get<Bits32, Integers<std::int32_t, false>>();
+  if (dtype == DType::u32)
+    return maximum ? Get<Bits32, Integers<std::uint32_t, true>>()
+                   : Get<Bits32, Integers<std::uint32_t, false>>();
   return maximum ? Get<Bits32, MaxFloats>() : Get<Bits32, SumFloats>();
 }
 
@@ -154,8 +165,10 @@ double Squares(const std::byte* from, std::size_t n) {
   std::size_t i = 0;
   for (; i + 2 * kLanes <= n; i += 2 * kLanes) {
     const VF v = Kind::Load(p + i), w = Kind::Load(p + i + kLanes);
-    const auto a = hn::PromoteTo(dd, hn::LowerHalf(half, v)), b = hn::PromoteTo(dd, hn::UpperHalf(half, v));
-    const auto a2 = hn::PromoteTo(dd, hn::LowerHalf(half, w)), b2 = hn::PromoteTo(dd, hn::UpperHalf(half, w));
+    const auto a = hn::PromoteTo(dd, hn::LowerHalf(half, v)),
+               b = hn::PromoteTo(dd, hn::UpperHalf(half, v));
+    const auto a2 = hn::PromoteTo(dd, hn::LowerHalf(half, w)),
+               b2 = hn::PromoteTo(dd, hn::UpperHalf(half, w));
     low = hn::MulAdd(a, a, low);
     high = hn::MulAdd(b, b, high);
     low2 = hn::MulAdd(a2, a2, low2);
@@ -170,7 +183,9 @@ double Squares(const std::byte* from, std::size_t n) {
   return sum + hn::GetLane(hn::SumOfLanes(dd, all));
 }
 
-SumSquares FindSquares(DType dtype) { return dtype == DType::bf16 ? Squares<Brain16> : Squares<Bits32>; }
+SumSquares FindSquares(DType dtype) {
+  return dtype == DType::bf16 ? Squares<Brain16> : Squares<Bits32>;
+}
 
 }  // namespace
 }  // namespace dew::cpu::HWY_NAMESPACE
@@ -182,7 +197,9 @@ namespace dew::cpu {
 HWY_EXPORT(FindReducer);
 HWY_EXPORT(FindSquares);
 
-const Reducer& reducer(DType dtype, bool maximum) { return HWY_DYNAMIC_DISPATCH(FindReducer)(dtype, maximum); }
+const Reducer& reducer(DType dtype, bool maximum) {
+  return HWY_DYNAMIC_DISPATCH(FindReducer)(dtype, maximum);
+}
 SumSquares sum_squares_of(DType dtype) { return HWY_DYNAMIC_DISPATCH(FindSquares)(dtype); }
 
 }  // namespace dew::cpu

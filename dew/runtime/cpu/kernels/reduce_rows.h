@@ -21,7 +21,8 @@ struct Reducer {
   void (*run)(const std::byte* from, std::size_t n, float* lanes);
   float (*finish)(const float* lanes);
   // to[r] = the n elements at from + r * stride bytes.
-  void (*rows)(const std::byte* from, std::int64_t stride, std::size_t count, std::size_t n, float* to);
+  void (*rows)(const std::byte* from, std::int64_t stride, std::size_t count, std::size_t n,
+               float* to);
 };
 
 // Elements of `dtype` in memory; results are f32 (floats), or the same integers.

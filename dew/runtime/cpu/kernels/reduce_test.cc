@@ -10,11 +10,31 @@ struct ReduceCase {
   Dims shape, dims;
 };
 const std::vector<ReduceCase> kCases = {
-    {{}, {}},          {{7}, {0}},           {{1000}, {0}},         {{70000}, {0}},       {{4097}, {}},
-    {{3, 5}, {0}},     {{3, 5}, {1}},        {{300, 768}, {0}},     {{300, 65}, {1}},     {{300, 65}, {0, 1}},
-    {{2, 150, 33}, {0, 1}}, {{2, 150, 33}, {1}}, {{2, 150, 33}, {0, 2}}, {{5, 1, 17, 1}, {1, 2}}, {{5, 1, 17, 1}, {0, 3}},
-    {{4, 16, 3, 18}, {1, 3}}, {{4, 16, 3, 18}, {0, 2}}, {{0, 5}, {0}}, {{5, 0}, {0}}, {{5, 0}, {1}}, {{1, 1}, {0, 1}},
-    {{2, 3000}, {0}},  {{60000, 3}, {0}},    {{3, 60000}, {1}},     {{129, 1030}, {0}},
+    {{}, {}},
+    {{7}, {0}},
+    {{1000}, {0}},
+    {{70000}, {0}},
+    {{4097}, {}},
+    {{3, 5}, {0}},
+    {{3, 5}, {1}},
+    {{300, 768}, {0}},
+    {{300, 65}, {1}},
+    {{300, 65}, {0, 1}},
+    {{2, 150, 33}, {0, 1}},
+    {{2, 150, 33}, {1}},
+    {{2, 150, 33}, {0, 2}},
+    {{5, 1, 17, 1}, {1, 2}},
+    {{5, 1, 17, 1}, {0, 3}},
+    {{4, 16, 3, 18}, {1, 3}},
+    {{4, 16, 3, 18}, {0, 2}},
+    {{0, 5}, {0}},
+    {{5, 0}, {0}},
+    {{5, 0}, {1}},
+    {{1, 1}, {0, 1}},
+    {{2, 3000}, {0}},
+    {{60000, 3}, {0}},
+    {{3, 60000}, {1}},
+    {{129, 1030}, {0}},
 };
 
 Dims kept_shape(const Dims& shape, const Dims& dims) {
@@ -28,13 +48,15 @@ Dims kept_shape(const Dims& shape, const Dims& dims) {
 void check(KernelTest& t, const std::string& what, unsigned seed) {
   Array x(t.step.inputs[0].type.shape);
   x.data = t.operand(0);
-  const auto want = t.step.op->reference(t.step.attrs, std::vector<Array>{x}, std::vector<Type>{t.step.outputs[0].type});
+  const auto want = t.step.op->reference(t.step.attrs, std::vector<Array>{x},
+                                         std::vector<Type>{t.step.outputs[0].type});
   ASSERT_TRUE(t.run(make_reduce, seed)) << what;
   const DType dtype = t.step.outputs[0].type.dtype;
   double largest = 0;
   for (const double e : x.data) largest = std::max(largest, std::fabs(e));
   const double noise = 5e-7 * largest * std::sqrt(static_cast<double>(x.data.size()));
-  expect_close(t.result(), stored(dtype, want[0].data), is_float(dtype) ? rounding(dtype) : 0, is_float(dtype) ? noise : 0, what);
+  expect_close(t.result(), stored(dtype, want[0].data), is_float(dtype) ? rounding(dtype) : 0,
+               is_float(dtype) ? noise : 0, what);
 }
 
 TEST(Reduce, MatchesReference) {
@@ -45,9 +67,13 @@ TEST(Reduce, MatchesReference) {
           KernelTest t;
           t.step.op = op;
           t.step.attrs = Axes{c.dims};
-          t.input(Type{dtype, c.shape}, random_values(element_count(c.shape), 1, dtype == DType::u32 ? 0 : -100, 100));
+          t.input(Type{dtype, c.shape},
+                  random_values(element_count(c.shape), 1, dtype == DType::u32 ? 0 : -100, 100));
           t.output(Type{dtype, kept_shape(c.shape, c.dims)});
-          check(t, std::string(op->name) + " " + join(c.shape) + " over " + join(c.dims) + " " + std::string(name(dtype)), 3);
+          check(t,
+                std::string(op->name) + " " + join(c.shape) + " over " + join(c.dims) + " " +
+                    std::string(name(dtype)),
+                3);
         }
       }
     }
@@ -57,13 +83,16 @@ TEST(Reduce, MatchesReference) {
 TEST(Reduce, StridedViews) {
   for_each_target([] {
     for (const DType dtype : {DType::f32, DType::bf16}) {
-      for (const Dims& dims : std::vector<Dims>{{0}, {1}, {2}, {0, 1}, {0, 2}, {1, 2}, {0, 1, 2}, {}}) {
-        for (const Dims& strides : std::vector<Dims>{{1, 20, 400}, {400, 1, 20}, {0, 30, 2}, {800, 40, 1}, {0, 0, 0}}) {
+      for (const Dims& dims :
+           std::vector<Dims>{{0}, {1}, {2}, {0, 1}, {0, 2}, {1, 2}, {0, 1, 2}, {}}) {
+        for (const Dims& strides :
+             std::vector<Dims>{{1, 20, 400}, {400, 1, 20}, {0, 30, 2}, {800, 40, 1}, {0, 0, 0}}) {
           KernelTest t;
           t.step.op = &reduce_sum_op;
           t.step.attrs = Axes{dims};
           const Type type{dtype, {20, 20, 20}};
-          t.step.inputs.push_back(t.view(t.buffer(dtype, 20000, random_values(20000, 1)), type, strides));
+          t.step.inputs.push_back(
+              t.view(t.buffer(dtype, 20000, random_values(20000, 1)), type, strides));
           t.output(Type{dtype, kept_shape(type.shape, dims)});
           check(t, join(strides) + " over " + join(dims), 2);
         }
@@ -98,7 +127,8 @@ TEST(Reduce, LongSumsStayAccurate) {
       t.step.op = &reduce_sum_op;
       t.step.attrs = Axes{{0}};
       const std::int64_t n = columns ? 200000 : 1000000;
-      t.input(Type{DType::f32, columns ? Dims{n, 4} : Dims{n}}, std::vector<double>(static_cast<std::size_t>(columns ? 4 * n : n), 0.1f));
+      t.input(Type{DType::f32, columns ? Dims{n, 4} : Dims{n}},
+              std::vector<double>(static_cast<std::size_t>(columns ? 4 * n : n), 0.1f));
       t.output(Type{DType::f32, columns ? Dims{4} : Dims{}});
       ASSERT_TRUE(t.run(make_reduce));
       EXPECT_NEAR(t.result()[0] / (static_cast<double>(0.1f) * static_cast<double>(n)), 1.0, 1e-6);
@@ -137,7 +167,8 @@ TEST(SumSquares, MatchesDouble) {
       }
       KernelTest t;
       t.step.op = &sum_squares_op;
-      t.step.inputs.push_back(t.view(t.buffer(dtype, 3000, random_values(3000, 2)), Type{dtype, {50, 30}}, {1, 100}));
+      t.step.inputs.push_back(
+          t.view(t.buffer(dtype, 3000, random_values(3000, 2)), Type{dtype, {50, 30}}, {1, 100}));
       t.output(Type{DType::f32, {}});
       double want = 0;
       for (const double x : t.operand(0)) want += x * x;

@@ -1,5 +1,6 @@
-// Rotary position embedding. The frequencies are made once a call (the base is an operand), sines and cosines once a token,
-// from angles in double, so that they are right to a few ulp for positions of a million; all heads of a token use them.
+// Rotary position embedding. The frequencies are made once a call (the base is an operand), sines
+// and cosines once a token, from angles in double, so that they are right to a few ulp for
+// positions of a million; all heads of a token use them.
 #include <algorithm>
 #include <cmath>
 #include <numbers>
@@ -33,7 +34,8 @@ void Tables(double position, const double* frequency, std::size_t n, float* sin,
 }
 
 template <class Kind>
-void Turn(const std::byte* from, const float* sin, const float* cos, std::size_t half, std::byte* to) {
+void Turn(const std::byte* from, const float* sin, const float* cos, std::size_t half,
+          std::byte* to) {
   using T = typename Kind::T;
   const T* const x = reinterpret_cast<const T*>(from);
   T* const y = reinterpret_cast<T*>(to);
@@ -45,7 +47,9 @@ void Turn(const std::byte* from, const float* sin, const float* cos, std::size_t
   });
 }
 
-RopeRoutines FindRope(DType dtype) { return {Tables, dtype == DType::bf16 ? Turn<Brain16> : Turn<Bits32>}; }
+RopeRoutines FindRope(DType dtype) {
+  return {Tables, dtype == DType::bf16 ? Turn<Brain16> : Turn<Bits32>};
+}
 
 }  // namespace
 }  // namespace dew::cpu::HWY_NAMESPACE
@@ -59,16 +63,19 @@ HWY_EXPORT(FindRope);
 
 constexpr std::int64_t kPieceElements = 16 * 1024;
 
-// Radians a position, as Hugging Face defines the scalings. llama3: wavelengths above original / low_freq_factor are
-// stretched by factor, those below original / high_freq_factor are kept, those between are blended.
+// Radians a position, as Hugging Face defines the scalings. llama3: wavelengths above original /
+// low_freq_factor are stretched by factor, those below original / high_freq_factor are kept, those
+// between are blended.
 double frequency(const RopeDims& dims, double base, std::int64_t pair, std::int64_t d) {
   const double plain = std::pow(base, -2.0 * static_cast<double>(pair) / static_cast<double>(d));
   if (dims.scaling == "linear") return plain / dims.factor;
   if (dims.scaling != "llama3") return plain;
-  const double turns = static_cast<double>(dims.original_max_seq_len) * plain / (2.0 * std::numbers::pi);
+  const double turns =
+      static_cast<double>(dims.original_max_seq_len) * plain / (2.0 * std::numbers::pi);
   if (turns < dims.low_freq_factor) return plain / dims.factor;
   if (turns > dims.high_freq_factor) return plain;
-  const double blend = (turns - dims.low_freq_factor) / (dims.high_freq_factor - dims.low_freq_factor);
+  const double blend =
+      (turns - dims.low_freq_factor) / (dims.high_freq_factor - dims.low_freq_factor);
   return (1.0 - blend) * plain / dims.factor + blend * plain;
 }
 
@@ -83,7 +90,9 @@ class Rope final : public Kernel {
     heads_ = shape[2];
     d_ = shape[3];
     padded_ = (d_ / 2 + 15) / 16 * 16;
-    pieces_ = cut_pieces(tokens_, std::max<std::int64_t>(1, kPieceElements / std::max<std::int64_t>(1, heads_ * d_)), 1);
+    pieces_ = cut_pieces(
+        tokens_, std::max<std::int64_t>(1, kPieceElements / std::max<std::int64_t>(1, heads_ * d_)),
+        1);
     phases_ = {1, pieces_.count};
     shared_scratch_ = static_cast<std::size_t>(padded_) * sizeof(double);
     worker_scratch_ = 2 * static_cast<std::size_t>(padded_) * sizeof(float);
@@ -108,10 +117,13 @@ class Rope final : public Kernel {
   void turn_token(const KernelArgs& args, std::int64_t token) const {
     auto* const sin = reinterpret_cast<float*>(args.worker);
     float* const cos = sin + padded_;
-    const auto position = reinterpret_cast<const std::int32_t*>(args.operands[1])[Runs(positions_, token).offset()];
-    routines_.tables(position, reinterpret_cast<const double*>(args.shared), static_cast<std::size_t>(padded_), sin, cos);
+    const auto position =
+        reinterpret_cast<const std::int32_t*>(args.operands[1])[Runs(positions_, token).offset()];
+    routines_.tables(position, reinterpret_cast<const double*>(args.shared),
+                     static_cast<std::size_t>(padded_), sin, cos);
     const std::int64_t row = token / in_.type.shape[1], column = token % in_.type.shape[1];
-    const std::byte* from = args.operands[0] + (row * in_.strides[0] + column * in_.strides[1]) * size_;
+    const std::byte* from =
+        args.operands[0] + (row * in_.strides[0] + column * in_.strides[1]) * size_;
     std::byte* to = args.operands[3] + (row * out_.strides[0] + column * out_.strides[1]) * size_;
     for (std::int64_t h = 0; h < heads_; ++h) {
       routines_.turn(from, sin, cos, static_cast<std::size_t>(d_ / 2), to);

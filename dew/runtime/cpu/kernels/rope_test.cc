@@ -4,7 +4,8 @@
 namespace dew::cpu {
 namespace {
 
-void build(KernelTest& t, DType dtype, const Dims& shape, const RopeDims& dims, double most = 3000) {
+void build(KernelTest& t, DType dtype, const Dims& shape, const RopeDims& dims,
+           double most = 3000) {
   t.step.op = &rope_op;
   t.step.attrs = dims;
   t.input(Type{dtype, shape}, random_values(element_count(shape), 1));
@@ -47,9 +48,18 @@ TEST(Rope, MatchesReference) {
 TEST(Rope, EmptyArraysAndScalings) {
   for_each_target([] {
     const RopeDims linear{.scaling = "linear", .factor = 4};
-    const RopeDims llama{.scaling = "llama3", .factor = 8, .low_freq_factor = 1, .high_freq_factor = 4, .original_max_seq_len = 512};
+    const RopeDims llama{.scaling = "llama3",
+                         .factor = 8,
+                         .low_freq_factor = 1,
+                         .high_freq_factor = 4,
+                         .original_max_seq_len = 512};
     for (const RopeDims& dims : {RopeDims{}, linear, llama}) {
-      for (const Dims& shape : std::vector<Dims>{{0, 5, 2, 8}, {2, 0, 2, 8}, {2, 3, 0, 8}, {2, 3, 2, 0}, {1, 1, 1, 64}, {3, 700, 2, 64}}) {
+      for (const Dims& shape : std::vector<Dims>{{0, 5, 2, 8},
+                                                 {2, 0, 2, 8},
+                                                 {2, 3, 0, 8},
+                                                 {2, 3, 2, 0},
+                                                 {1, 1, 1, 64},
+                                                 {3, 700, 2, 64}}) {
         KernelTest t;
         build(t, DType::f32, shape, dims);
         t.output(t.step.inputs[0].type);
@@ -78,7 +88,8 @@ TEST(Rope, InPlaceAndStridedHeads) {
     KernelTest u;
     build(u, DType::bf16, {2, 9, 4, 18}, RopeDims{});
     const Dims strides = {9 * 300, 300, 18, 1};
-    u.step.inputs[0] = u.view(u.buffer(DType::bf16, 2 * 9 * 300, random_values(2 * 9 * 300, 5)), u.step.inputs[0].type, strides, 18);
+    u.step.inputs[0] = u.view(u.buffer(DType::bf16, 2 * 9 * 300, random_values(2 * 9 * 300, 5)),
+                              u.step.inputs[0].type, strides, 18);
     u.output(u.step.inputs[0].type);
     u.step.inputs[1].strides = {0, 1};
     check(u, "strided");

@@ -51,8 +51,11 @@ constexpr std::int64_t kPieceElements = 64 * 1024;
 class RowDot final : public Kernel {
  public:
   RowDot(std::int64_t rows, std::int64_t width, DType dtype)
-      : width_(width), row_bytes_(width * byte_size(dtype)), rows_(HWY_DYNAMIC_DISPATCH(FindRows)(dtype)) {
-    const std::int64_t target = std::max<std::int64_t>(1, kPieceElements / std::max<std::int64_t>(1, width));
+      : width_(width),
+        row_bytes_(width * byte_size(dtype)),
+        rows_(HWY_DYNAMIC_DISPATCH(FindRows)(dtype)) {
+    const std::int64_t target =
+        std::max<std::int64_t>(1, kPieceElements / std::max<std::int64_t>(1, width));
     pieces_ = cut_pieces(rows, target, 1);
     count_ = rows;
     phases_ = {rows == 0 ? 0 : pieces_.count};
@@ -62,8 +65,9 @@ class RowDot final : public Kernel {
   void run(const KernelArgs& args, int, int piece) const noexcept override {
     const std::int64_t first = piece * pieces_.size, last = std::min(first + pieces_.size, count_);
     if (first >= last) return;
-    rows_(args.operands[0] + first * row_bytes_, args.operands[1] + first * row_bytes_, static_cast<std::size_t>(last - first),
-          static_cast<std::size_t>(width_), reinterpret_cast<float*>(args.operands[2]) + first);
+    rows_(args.operands[0] + first * row_bytes_, args.operands[1] + first * row_bytes_,
+          static_cast<std::size_t>(last - first), static_cast<std::size_t>(width_),
+          reinterpret_cast<float*>(args.operands[2]) + first);
   }
 
  private:
@@ -76,12 +80,14 @@ class RowDot final : public Kernel {
 
 std::unique_ptr<Kernel> make_row_dot(const Step& step, std::string& why_not) {
   const Type& type = step.inputs[0].type;
-  if (type.dtype != DType::f32 && type.dtype != DType::bf16) why_not = format("rows of {}", name(type.dtype));
+  if (type.dtype != DType::f32 && type.dtype != DType::bf16)
+    why_not = format("rows of {}", name(type.dtype));
   for (const View& v : step.inputs) {
     if (!is_dense(v)) why_not = "rows are not dense";
   }
   if (!why_not.empty()) return nullptr;
-  return std::make_unique<RowDot>(element_count(step.outputs[0].type.shape), type.shape.back(), type.dtype);
+  return std::make_unique<RowDot>(element_count(step.outputs[0].type.shape), type.shape.back(),
+                                  type.dtype);
 }
 
 }  // namespace dew::cpu

@@ -13,10 +13,10 @@ namespace dew {
 //
 // A Feistel network over the next power of two, walked until it lands below n (less than two rounds
 // of it on average).
-class Permutation {
+class EpochOrder {
  public:
   // REQUIRES: 1 <= n <= 2^62.
-  Permutation(std::int64_t n, std::uint64_t seed, std::int64_t epoch);
+  EpochOrder(std::int64_t n, std::uint64_t seed, std::int64_t epoch);
 
   std::int64_t epoch() const { return epoch_; }
   // Entry i. REQUIRES: 0 <= i < n.

@@ -1,4 +1,4 @@
-#include "dew/data/permutation.h"
+#include "dew/data/epoch_order.h"
 
 #include <bit>
 
@@ -19,7 +19,7 @@ std::uint64_t mix(std::uint64_t half, std::uint64_t key) {
 
 }  // namespace
 
-Permutation::Permutation(std::int64_t n, std::uint64_t seed, std::int64_t epoch)
+EpochOrder::EpochOrder(std::int64_t n, std::uint64_t seed, std::int64_t epoch)
     : epoch_(epoch), n_(static_cast<std::uint64_t>(n)) {
   DEW_CHECK(1 <= n && n <= std::int64_t{1} << 62, format("a permutation of {}", n));
   const int bits = static_cast<int>(std::bit_width(n_ - 1));
@@ -39,7 +39,7 @@ Permutation::Permutation(std::int64_t n, std::uint64_t seed, std::int64_t epoch)
   }
 }
 
-std::uint64_t Permutation::shuffle(std::uint64_t x) const {
+std::uint64_t EpochOrder::shuffle(std::uint64_t x) const {
   std::uint64_t low = x & low_mask_, high = x >> low_bits_;
   for (std::size_t round = 0; round < rounds_; round += 2) {
     high ^= mix(low, keys_[round]) & high_mask_;
@@ -48,7 +48,7 @@ std::uint64_t Permutation::shuffle(std::uint64_t x) const {
   return high << low_bits_ | low;
 }
 
-std::int64_t Permutation::operator()(std::int64_t i) const {
+std::int64_t EpochOrder::operator()(std::int64_t i) const {
   auto x = static_cast<std::uint64_t>(i);
   DEW_CHECK(x < n_, format("entry {} of {}", i, n_));
   // The walk follows the cycle of x, which comes back to x < n at the latest: it ends, and two

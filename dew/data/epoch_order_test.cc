@@ -1,4 +1,4 @@
-#include "dew/data/permutation.h"
+#include "dew/data/epoch_order.h"
 
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
@@ -14,7 +14,7 @@ namespace dew {
 namespace {
 
 std::vector<std::int64_t> order(std::int64_t n, std::uint64_t seed, std::int64_t epoch) {
-  const Permutation permutation(n, seed, epoch);
+  const EpochOrder permutation(n, seed, epoch);
   std::vector<std::int64_t> entries;
   for (std::int64_t i = 0; i < n; ++i) entries.push_back(permutation(i));
   return entries;
@@ -28,7 +28,7 @@ bool is_bijection(std::vector<std::int64_t> entries) {
   return true;
 }
 
-TEST(Permutation, IsABijection) {
+TEST(EpochOrder, IsABijection) {
   for (std::int64_t n = 1; n <= 70; ++n) {
     for (std::int64_t epoch = 0; epoch < 5; ++epoch)
       EXPECT_TRUE(is_bijection(order(n, 3, epoch))) << n;
@@ -43,10 +43,10 @@ TEST(Permutation, IsABijection) {
 }
 
 // Of a domain too large to walk: injective on a sample, and in range.
-TEST(Permutation, HugeDomains) {
+TEST(EpochOrder, HugeDomains) {
   for (const std::int64_t n :
        {(std::int64_t{1} << 32) + 1, std::int64_t{3'750'000'000}, std::int64_t{1} << 62}) {
-    const Permutation permutation(n, 1, 0);
+    const EpochOrder permutation(n, 1, 0);
     std::set<std::int64_t> seen;
     for (std::int64_t i = 0; i < 50'000; ++i) {
       const std::int64_t entry = permutation(i < 25'000 ? i : n - 1 - i);
@@ -58,7 +58,7 @@ TEST(Permutation, HugeDomains) {
   }
 }
 
-TEST(Permutation, DependsOnSeedAndEpochAlone) {
+TEST(EpochOrder, DependsOnSeedAndEpochAlone) {
   EXPECT_EQ(order(12, 5, 2), order(12, 5, 2));
   const std::set<std::vector<std::int64_t>> epochs = {
       order(12, 5, 0), order(12, 5, 1), order(12, 5, 2), order(12, 5, std::int64_t{1} << 32)};
@@ -68,7 +68,7 @@ TEST(Permutation, DependsOnSeedAndEpochAlone) {
 }
 
 // Small sets are where a Feistel network is weakest: every order must come about equally often.
-TEST(Permutation, SmallSetsSeeEveryOrder) {
+TEST(EpochOrder, SmallSetsSeeEveryOrder) {
   const std::map<std::int64_t, int> factorial = {{2, 2}, {3, 6}, {4, 24}, {5, 120}};
   for (const auto& [n, orders] : factorial) {
     constexpr int kExpected = 200;
@@ -83,7 +83,7 @@ TEST(Permutation, SmallSetsSeeEveryOrder) {
 }
 
 // Neighbours in the order must not be neighbours in the file more often than by chance.
-TEST(Permutation, LargeSetsLookRandom) {
+TEST(EpochOrder, LargeSetsLookRandom) {
   for (const std::int64_t n : {2987, 100'000}) {
     const auto entries = order(n, 0, 0);
     double sum = 0, near = 0;
