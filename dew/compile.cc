@@ -51,6 +51,9 @@ std::unique_ptr<Executable> compile(Module module, Backend& backend,
 
 std::vector<Array> run_program(const Program& program, std::span<const Array> inputs,
                                Backend& backend) {
+  DEW_CHECK(
+      inputs.size() == program.inputs().size(),
+      format("{}: {} inputs, {} given", program.name(), program.inputs().size(), inputs.size()));
   Module module;
   Call call{.program = 0, .inputs = {}, .outputs = {}, .sliced = {}, .micro = 0};
   const auto bind = [&](const std::string& name, int id, std::vector<int>& list) {

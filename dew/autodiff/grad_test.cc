@@ -159,6 +159,54 @@ TEST(Gradients, PoliciesKeepWhatTheySay) {
             2u);  // the carried value and the product; tanh and norm are made again
 }
 
+// One result of a node is kept, the other made again.
+TEST(Gradients, HalfOfANodeMayBeNamed) {
+  Program p("half");
+  const Value x = p.input("x", {DType::f32, {2, 4}});
+  const Value w = p.input("w", {DType::f32, {2, 4}}, true);
+  auto body = std::make_shared<Program>("layer");
+  {
+    const Value c = body->input("c", x.type());
+    const Value s = body->input("w", {DType::f32, {4}}, true);
+    const RmsNorm n = rms_norm(c, s, 1e-5);
+    body->set_name(n.y, "y");
+    body->output("c", c + n.y * n.y);
+  }
+  const Scan s = scan(body, std::vector<Value>{x}, std::vector<Value>{w}, {}, 2);
+  add_gradients(p, sum_all(s.carries[0] * s.carries[0]), {x, w}, Remat::save_list);
+  expect_gradients(p, random_inputs(p, 6));
+}
+
+TEST(Gradients, LongCheapChainsTakeNoTime) {
+  Program p("long");
+  const Value x = p.input("x", {DType::f32, {1}});
+  auto body = std::make_shared<Program>("layer");
+  Value y = body->input("c", x.type());
+  for (int i = 0; i < 40; ++i) y = y * y;
+  body->output("c", y);
+  const Scan s = scan(body, std::vector<Value>{x}, {}, {}, 1);
+  add_gradients(p, sum_all(s.carries[0]), {x});
+  EXPECT_EQ(interpret(p, std::vector<Array>{Array(Dims{1}, 1.0)})[1].data[0], 0x1p40);
+}
+
+// Stacked results and carries of weights alone, in bf16: their cotangents are f32.
+TEST(Gradients, ScansOfWeightsAlone) {
+  Program p("weights");
+  const Value c0 = p.input("c0", {DType::bf16, {2}}, true);
+  const Value w = p.input("w", {DType::bf16, {3, 2}}, true);
+  auto body = std::make_shared<Program>("layer");
+  {
+    const Value c = body->input("c", {DType::bf16, {2}}, true);
+    const Value wi = body->input("w", {DType::bf16, {2}}, true);
+    body->output("c", c + wi * c);
+    body->output("y", wi * 2.0);
+  }
+  const Scan s = scan(body, std::vector<Value>{c0}, std::vector<Value>{w}, {}, 3);
+  const Value y = convert(s.stacked[0], DType::f32), c = convert(s.carries[0], DType::f32);
+  add_gradients(p, sum_all(y * y) + sum_all(c * c), {c0, w});
+  expect_gradients(p, random_inputs(p, 7));
+}
+
 TEST(Gradients, CotangentsSayWhoseTheyAre) {
   Program p("likes");
   const Value x = p.input("x", {DType::f32, {2, 3}});

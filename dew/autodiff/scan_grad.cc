@@ -40,8 +40,15 @@ struct Joint {
   std::vector<int> input_cotangents;  // value for each body input, -1 if it has none
 };
 
-Type body_output_type(const Program& body, std::size_t i) {
-  return body.values()[static_cast<std::size_t>(body.outputs()[i].value)].type;
+// A carry's cotangent has one type in every iteration, that of the body's input; a stacked
+// result's comes from outside.
+Type incoming_type(const ScanParts& scan, const Program& body, std::size_t i, Value cotangent) {
+  const auto value = [&](int id) -> const ValueInfo& {
+    return body.values()[static_cast<std::size_t>(id)];
+  };
+  if (i < scan.carries) return cotangent_type(value(body.inputs()[i]));
+  const Type& type = value(body.outputs()[i].value).type;
+  return {cotangent.valid() ? cotangent.dtype() : type.dtype, type.shape};
 }
 
 // Float carries always take part: a cotangent may reach them in a later iteration only.
@@ -67,7 +74,7 @@ Joint join_with_gradient(const ScanParts& scan, std::span<const Value> cotangent
               });
   const std::vector<Output> outputs = p.outputs();
   for (std::size_t i = 0; i < outputs.size(); ++i) {
-    const Type type = body_output_type(p, i);
+    const Type type = incoming_type(scan, p, i, cotangents[i]);
     const bool wanted = i < scan.carries ? takes_part(scan, needs, i) : cotangents[i].valid();
     if (!wanted) {
       joint.cotangent_inputs.push_back(-1);
@@ -116,7 +123,7 @@ class ResidualChoice {
   }
   bool carry_input(int id) const { return info(id).node < 0 && !given(id); }
 
-  // Forward values that nodes of the backward part, or its results, use directly.
+  // Forward values that nodes of the backward part use directly.
   std::vector<int> used_by_gradient() const {
     std::vector<int> used;
     for (const Node& node : joint_.program.nodes()) {
@@ -132,8 +139,11 @@ class ResidualChoice {
     for (const int id : wanted_) {
       if (!given(id) && !cheap(id)) saved_.insert(id);
     }
-    for (const int id : wanted_) {
-      if (!given(id) && !available(id)) saved_.insert(id);
+    // Ascending, so that operands are decided before what is made from them.
+    available_.assign(static_cast<std::size_t>(joint_.forward_values), 0);
+    for (int id = 0; id < joint_.forward_values; ++id) {
+      if (wanted_.contains(id) && !given(id) && !makeable(id)) saved_.insert(id);
+      available_[static_cast<std::size_t>(id)] = given(id) || saved_.contains(id) || makeable(id);
     }
   }
 
@@ -152,17 +162,18 @@ class ResidualChoice {
     return op.has(kPointwise) || op.has(kView) || op.has(kNorm) || node_of(id).operands.empty();
   }
 
-  // Can be made from saved and given values by cheap ops alone.
-  bool available(int id) const {
-    if (given(id) || saved_.contains(id)) return true;
+  // Can be made by cheap ops from values that can: saved and given ones, or such again.
+  bool makeable(int id) const {
     if (!cheap(id)) return false;
-    const std::vector<int>& operands = node_of(id).operands;
-    return std::ranges::all_of(operands, [&](int operand) { return available(operand); });
+    return std::ranges::all_of(node_of(id).operands, [&](int operand) {
+      return available_[static_cast<std::size_t>(operand)] != 0;
+    });
   }
 
   const Joint& joint_;
   Remat remat_;
   std::set<int> given_, wanted_, saved_;
+  std::vector<char> available_;  // by forward value
 };
 
 // Builds the backward body: takes what it can as inputs and copies the nodes that its results need.
@@ -188,7 +199,7 @@ class BackwardBody {
   Program build() {
     declare_inputs();
     for (const Node& node : joint_.program.nodes()) {
-      if (node_needed(node) && !clone_.has(node.first_result)) copy(node);
+      if (node_needed(node)) copy(node);
     }
     declare_outputs();
     finish_likes();

@@ -59,7 +59,8 @@ class Simplifier {
     if (scan != nullptr && !scan->body->likes_of().empty()) {
       Node inner = node;
       auto attrs = *scan;
-      attrs.body = std::make_shared<const Program>(without_duplicates(simplify(*scan->body)));
+      attrs.body = std::make_shared<const Program>(
+          without_dead_code(without_duplicates(simplify(*scan->body))));
       inner.attrs = attrs;
       clone_.clone_node(inner);
       return;
@@ -156,6 +157,8 @@ std::shared_ptr<const Program> body_with_addends(const ScanAttrs& scan,
 
 std::vector<Fold> folds_of(const Program& p, const Node& scan, const std::vector<int>& uses) {
   std::vector<Fold> out;
+  // A forward body keeps its numbering.
+  if (std::get<ScanAttrs>(scan.attrs).body->likes_of().empty()) return out;
   const auto carries = static_cast<int>(std::get<ScanAttrs>(scan.attrs).carries);
   for (const Node& node : p.nodes()) {
     if (node.op != &add_op) continue;

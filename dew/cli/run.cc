@@ -104,7 +104,7 @@ int run(const Arguments& arguments) {
     return report(error.what(), error.hint(), static_cast<int>(error.code()));
   } catch (const std::bad_alloc&) {
     return report("out of memory", "a smaller batch or model needs less",
-                  static_cast<int>(ErrorCode::internal));
+                  static_cast<int>(ErrorCode::usage));
   } catch (const std::exception& error) {
     return report(format("unexpected: {}", error.what()), "please report this",
                   static_cast<int>(ErrorCode::internal));

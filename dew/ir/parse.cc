@@ -24,6 +24,11 @@ class Reader {
     fail(ErrorCode::usage, format("program text, line {}, column {}: {}", line, column, what));
   }
 
+  bool at_end() {
+    skip();
+    return pos_ == text_.size();
+  }
+
   bool accept(std::string_view token) {
     skip();
     if (text_.substr(pos_, token.size()) != token) return false;
@@ -85,8 +90,11 @@ class Reader {
   }
 
   Type type() {
-    const DType t = dtype();
-    return {t, dims()};
+    Type out{dtype(), dims()};
+    for (const std::int64_t size : out.shape) {
+      if (size < 0) error(format("a size of {}", size));
+    }
+    return out;
   }
 
  private:
@@ -168,6 +176,7 @@ class Parser {
       if (r_.accept("output")) {
         std::string output = r_.quoted();
         r_.expect("=");
+        if (p.find_output(output).valid()) r_.error(format("output \"{}\" twice", output));
         p.output(std::move(output), value(p));
       } else {
         definition(p);
@@ -204,6 +213,7 @@ class Parser {
 
   void input(Program& p) {
     std::string input_name = r_.quoted();
+    if (p.find_input(input_name).valid()) r_.error(format("input \"{}\" twice", input_name));
     const bool weight = r_.accept("weight");
     r_.expect(":");
     const Value v = p.input(std::move(input_name), r_.type(), weight);
@@ -228,7 +238,12 @@ class Parser {
     if (auto* scan = std::get_if<ScanAttrs>(&attrs)) {
       scan->body = std::make_shared<const Program>(Parser(r_, ops_).program());
     }
-    const std::vector<Value> made = p.add(*op, operands, std::move(attrs));
+    std::vector<Value> made;
+    try {
+      made = p.add(*op, operands, std::move(attrs));
+    } catch (const Error& e) {
+      r_.error(e.what());
+    }
     if (made.size() != results) r_.error(format("{} has {} results", op_name, made.size()));
     for (std::size_t i = 0; i < made.size(); ++i) {
       if (made[i].type() != types[i].first) {
@@ -270,6 +285,7 @@ class Parser {
 
   void apply(Program& p, Value v, const std::vector<Annotation>& annotations) {
     for (const Annotation& a : annotations) {
+      if (a.kind == "pin" && a.names.size() != v.shape().size()) r_.error("pin of another rank");
       if (a.kind == "pin") p.pin(v, a.names);
       if (a.kind == "name") p.set_name(v, a.text);
       if (a.kind == "like") p.set_like(v, a.id);
@@ -295,7 +311,9 @@ class Parser {
 
 Program parse(std::string_view text, std::span<const OpDef* const> ops) {
   Reader reader(text);
-  return Parser(reader, ops).program();
+  Program program = Parser(reader, ops).program();
+  if (!reader.at_end()) reader.error("something follows the program");
+  return program;
 }
 
 }  // namespace dew

@@ -223,8 +223,8 @@ class Lowering {
   }
 
   void lower_group(Frame& f, const Unit& unit) {
-    GroupBuilder builder(*this, f, unit);
-    draft_.plan.steps.push_back(builder.build());
+    Step step = GroupBuilder(*this, f, unit).build();
+    if (!step.outputs.empty()) draft_.plan.steps.push_back(std::move(step));  // else: dead code
   }
 
   // A group's registers are its inputs in order of first use, then its ops.
@@ -372,7 +372,8 @@ class Lowering {
       View from = view(inner, body.outputs()[k].value);
       const bool old_carry =
           std::ranges::any_of(carry, [&](const View& c) { return c.buffer == from.buffer; });
-      if (old_carry && from.buffer != carry[k].buffer) {
+      const bool itself = from.buffer == carry[k].buffer && from.strides == carry[k].strides;
+      if (old_carry && !itself) {
         const View kept = whole(new_buffer(from.type, inner.loop), from.type);
         copy(from, kept, "keep carry");
         from = kept;

@@ -2,11 +2,13 @@
 // sharing, offsets) without any kernel.
 #pragma once
 
+#include <utility>
 #include <vector>
 
 #include "dew/base/error.h"
 #include "dew/ir/tensor.h"
 #include "dew/ops/ops.h"
+#include "dew/plan/passes.h"
 #include "dew/plan/plan.h"
 
 namespace dew::plan_test {
@@ -108,6 +110,7 @@ class PlanRunner {
   }
 
   void run_step(const Step& step, std::int64_t iteration) {
+    check_overlaps(step, iteration);
     std::vector<Array> in, out;
     std::vector<Type> types;
     for (const View& v : step.inputs) in.push_back(read(v, iteration));
@@ -121,6 +124,35 @@ class PlanRunner {
       for (std::size_t k = 0; adds && k < out[0].data.size(); ++k) out[0].data[k] += in[2].data[k];
     }
     for (std::size_t o = 0; o < step.outputs.size(); ++o) write(step.outputs[o], iteration, out[o]);
+  }
+
+  std::pair<const std::byte*, const std::byte*> range(const View& v, std::int64_t iteration) {
+    const std::byte *first = nullptr, *last = nullptr;
+    each_element(v, iteration, [&](const std::byte* p) {
+      first = first == nullptr || p < first ? p : first;
+      last = last == nullptr || p > last ? p : last;
+    });
+    return {first, last};
+  }
+
+  // A kernel writes while it reads: an output may touch an input only as the same view, in a step
+  // that works in place. (Everything is read first here, which would hide that.)
+  void check_overlaps(const Step& step, std::int64_t iteration) {
+    for (std::size_t o = 0; o < step.outputs.size(); ++o) {
+      const auto [out_first, out_last] = range(step.outputs[o], iteration);
+      for (std::size_t i = 0; i < step.inputs.size(); ++i) {
+        const auto [in_first, in_last] = range(step.inputs[i], iteration);
+        if (out_first == nullptr || in_first == nullptr || out_last < in_first ||
+            in_last < out_first) {
+          continue;
+        }
+        const bool same = out_first == in_first && out_last == in_last &&
+                          step.inputs[i].strides == step.outputs[o].strides;
+        const bool in_place =
+            works_in_place(step, i, o) || (step.op == &dot_op && i == 2 && step.inputs.size() == 3);
+        DEW_CHECK(same && in_place, step.name + " overwrites what it reads\n" + print(plan_));
+      }
+    }
   }
 
   static std::vector<Array> run_group(const FusedGroup& group, std::vector<Array> registers) {

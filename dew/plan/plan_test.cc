@@ -221,5 +221,58 @@ TEST(Plan, ScanWithSwappedAndConstantCarries) {
   expect_same(p);
 }
 
+// A product must not add to a matrix that it reads.
+TEST(Plan, ProductOfTheReplacedInputIsNotFolded) {
+  Program p("own");
+  const Value w = p.input("w", {DType::f32, {4, 4}}), b = p.input("b", {DType::f32, {4, 4}});
+  const DotDims dims{.lhs_batch = {}, .rhs_batch = {}, .lhs_contract = {1}, .rhs_contract = {0}};
+  p.output("w", add(w, dot(w, b, dims)));
+  expect_same(p);
+}
+
+TEST(Plan, CarryThatStartsAsAConstantOfTheLoop) {
+  Program p("first");
+  const Value x = exp(p.input("in", {DType::f32, {4, 4}}));
+  auto body = std::make_shared<Program>("body");
+  const Value c = body->input("c", x.type()), k = body->input("x", x.type());
+  body->output("c", c + broadcast(reduce_sum(k, {0}), {4, 4}, {1}));
+  p.output("y", scan(body, std::vector<Value>{x}, {}, std::vector<Value>{x}, 3).carries[0]);
+  expect_same(p);
+}
+
+TEST(Plan, CarryThatTurnsRound) {
+  Program p("turn");
+  const Value x = p.input("x", {DType::f32, {5, 5}});
+  auto body = std::make_shared<Program>("body");
+  body->output("c", transpose(body->input("c", x.type()), {1, 0}));
+  p.output("y", scan(body, std::vector<Value>{x}, {}, {}, 3).carries[0]);
+  expect_same(p);
+}
+
+TEST(Plan, StateThatTurnsRoundIsRefused) {
+  Program p("turn_state");
+  p.output("w", transpose(p.input("w", {DType::f32, {5, 5}}), {1, 0}));
+  EXPECT_ANY_THROW(plan_of(p));
+}
+
+TEST(Plan, ScatterOfItsOwnBase) {
+  Program p("own_base");
+  const Value x = exp(p.input("x", {DType::f32, {4, 2}}));
+  const Value ids = p.input("ids", {DType::i32, {4}});
+  p.output("y", scatter_add_rows(x, ids, x));
+  expect_same(p);
+}
+
+TEST(Plan, DeadNodesInABodyCostNothing) {
+  Program p("dead");
+  const Value x = p.input("x", {DType::f32, {3}});
+  auto body = std::make_shared<Program>("body");
+  const Value c = body->input("c", x.type());
+  exp(c);
+  body->output("c", neg(c));
+  p.output("y", scan(body, std::vector<Value>{x}, {}, {}, 3).carries[0]);
+  expect_same(p);
+}
+
 }  // namespace
 }  // namespace dew

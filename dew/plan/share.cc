@@ -117,7 +117,11 @@ class Sharing {
     int last_access = -1;
     for (const Access& a : accesses(from.buffer)) {
       if (a.write) first_write = std::min(first_write, a.step);
-      last_access = std::max(last_access, a.step);
+      // A loop that is no iteration of `from` reads it in every iteration.
+      const int loop = loop_of(a.step);
+      const bool whole_loop = loop >= 0 && loop != scope.loop;
+      last_access = std::max(
+          last_access, whole_loop ? plan_.loops[static_cast<std::size_t>(loop)].last : a.step);
     }
     if (!copy && last_access > s) return false;
     return no_conflict(from, to, s, first_write, last_access);
@@ -246,25 +250,35 @@ class Sharing {
 
   bool inputs_unchanged(int maker, int s) {
     for (const View& in : step(maker).inputs) {
-      for (const Access& a : accesses(in.buffer)) {
-        if (a.write && a.step > maker && a.step <= s) return false;
+      for (const int b : {in.buffer, partner_[static_cast<std::size_t>(in.buffer)]}) {
+        if (b < 0) continue;
+        for (const Access& a : accesses(b)) {
+          if (a.write && a.step > maker && a.step <= s) return false;
+        }
       }
     }
     return true;
   }
 
-  // A replaced input must not be read after its output has been written.
+  // A replaced input must not be read after its output has been written, nor by the same step other
+  // than element by element.
   void check_replaced_inputs() {
     for (std::size_t o = 0; o < plan_.buffers.size(); ++o) {
       if (plan_.buffers[o].kind != BufferKind::output || partner_[o] < 0) continue;
       for (const Access& w : accesses_[o]) {
         for (const Access& r : accesses_[static_cast<std::size_t>(partner_[o])]) {
-          DEW_CHECK(!w.write || r.step <= w.step,
-                    format("{}: output {} replaces an input that {} reads later", plan_.name,
-                           plan_.buffers[o].index, step(r.step).name));
+          const bool fine = !w.write || r.step < w.step || (r.step == w.step && in_place_at(r, w));
+          DEW_CHECK(fine, format("{}: output {} replaces an input that {} reads later", plan_.name,
+                                 plan_.buffers[o].index, step(r.step).name));
         }
       }
     }
+  }
+
+  bool in_place_at(const Access& r, const Access& w) {
+    const Step& st = step(w.step);
+    if (!same_memory(st.inputs[r.operand], st.outputs[w.operand])) return false;
+    return works_in_place(st, r.operand, w.operand) || (st.op == &dot_op && r.operand == 2);
   }
 
   void drop_removed() {
@@ -294,10 +308,11 @@ class Sharing {
 bool works_in_place(const Step& step, std::size_t input, std::size_t output) {
   const View &in = step.inputs[input], &out = step.outputs[output];
   if (byte_size(in.type.dtype) != byte_size(out.type.dtype)) return false;
-  if (step.op != nullptr) {
-    return (step.op->has(kUpdate) && input == output) ||
-           (step.op->has(kAccumulates) && input == 0 && output == 0);
+  if (step.op != nullptr && step.op->has(kAccumulates)) {
+    const auto reads = [&](const View& v) { return v.buffer == in.buffer; };
+    return input == 0 && output == 0 && std::ranges::count_if(step.inputs, reads) == 1;
   }
+  if (step.op != nullptr && !(step.op->has(kUpdate) && input == output)) return false;
   if (in.type.shape != out.type.shape || in.strides != out.strides) return false;
   // Another view of the same buffer, or another output in its place, would see half-written
   // elements.

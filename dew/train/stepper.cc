@@ -112,8 +112,7 @@ double Stepper::get(std::string_view reg) const {
   return static_cast<double>(value);
 }
 
-void Stepper::initialize(RandomKey key) {
-  key_ = key;
+void Stepper::initialize() {
   std::vector<InitTask> tasks;
   for (const StateArray& array : state_) {
     const std::span<float> values = floats(bytes(array.name));
@@ -123,7 +122,7 @@ void Stepper::initialize(RandomKey key) {
       std::ranges::fill(values, 0.0f);
     }
   }
-  run_tasks(tasks, key);
+  run_tasks(tasks, key_);
 }
 
 void Stepper::upload(const StepBatch& batch) {

@@ -49,9 +49,12 @@ class Stepper {
   // For evaluation alone: parameters are the only state.
   Stepper(const LMObjective& objective, const StepShape& shape, DType compute, Backend& backend);
 
-  // First state of a run: parameters and averages by init_part under `key`, moments zero. Made in
-  // place, in parts side by side.
-  void initialize(RandomKey key);
+  // The run's key: of first values and of masks.
+  void set_key(RandomKey key) { key_ = key; }
+
+  // First state of a run: parameters and averages by init_part, moments zero. Made in place, in
+  // parts side by side.
+  void initialize();
 
   StepResult step(const StepBatch& batch, const StepScalars& scalars);
 

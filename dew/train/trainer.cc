@@ -2,10 +2,13 @@
 
 #include <chrono>
 #include <cmath>
+#include <limits>
+#include <random>
 
 #include "dew/base/error.h"
 #include "dew/base/format.h"
 #include "dew/checkpoint/directory.h"
+#include "dew/train/config.h"
 
 namespace dew {
 namespace {
@@ -31,6 +34,12 @@ DataState data_state(const WindowData& data, std::int64_t position) {
           .seed = id.seed};
 }
 
+// Tells runs apart.
+std::string new_run_id() {
+  std::random_device device;
+  return format("{:08x}{:08x}", device(), device());
+}
+
 }  // namespace
 
 // One call of fit().
@@ -49,34 +58,31 @@ class Trainer::Run {
                .micro_batch = o_.micro_batch,
                .microbatches = 1,
                .column_multiple = 1}),
-        start_(Clock::now()) {}
+        start_(Clock::now()),
+        clocks_(trainer.progress_.clocks),
+        position_(trainer.progress_.position) {}
 
   FitResult go() {
     find_state();
-    const bool at_target = clocks_.step == fit_.steps;
     if (clocks_.step > fit_.steps) {
       fail(ErrorCode::usage,
            format("the run is at step {} and its target is {} steps", clocks_.step, fit_.steps),
            "run.steps is the total of all runs in this directory; give a larger one");
     }
-    if (at_target) return result();
-    if (!t_.stepper_) make_stepper();
-    Loader loader(data_.train, plan_,
-                  {.shuffle = data_.options.shuffle,
-                   .seed = data_.options.seed,
-                   .position = position_,
-                   .prefetch = data_.load.prefetch});
+    if (clocks_.step == fit_.steps) return result();
+    if (!t_.stepper_) start_anew();
     message(format("Training from step {} to {} on {} (1 process(es))", clocks_.step, fit_.steps,
                    to_string(Mesh{})));
-    if (plan_.pads() > 0)
+    if (plan_.pads() > 0) {
       message(format("Batch: {} rows as {} micro steps of {}, {} pads", plan_.global_batch(),
                      plan_.steps(), plan_.micro_rows(), plan_.pads()));
-    while (clocks_.step < fit_.steps && !stopped_) {
-      one_step(loader);
-      stopped_ = fit_.should_stop && fit_.should_stop() && clocks_.step < fit_.steps;
-      after_step();
     }
-    finish();
+    try {
+      train();
+    } catch (const Error&) {
+      rescue();
+      throw;
+    }
     return result();
   }
 
@@ -88,33 +94,87 @@ class Trainer::Run {
     if (o_.observer != nullptr) o_.observer->on_warning(line);
   }
 
-  void make_stepper() {
-    t_.stepper_ = std::make_unique<Stepper>(t_.objective_, t_.optimizer_, step_shape(plan_),
-                                            o_.compute, *o_.backend, o_.dump);
-    t_.stepper_->initialize(key_from_seed(o_.seed));
+  void train() {
+    Loader loader(data_.train, plan_,
+                  {.shuffle = data_.options.shuffle,
+                   .seed = data_.options.seed,
+                   .position = position_,
+                   .prefetch = data_.load.prefetch});
+    line_start_ = Clock::now();
+    while (clocks_.step < fit_.steps && !stopped_) {
+      one_step(loader);
+      stopped_ = should_stop() && clocks_.step < fit_.steps;
+      after_step();
+    }
+    finish();
   }
 
-  // A complete checkpoint to go on from, or a first state.
+  bool should_stop() const { return fit_.should_stop && fit_.should_stop(); }
+
+  // Keeps what was reached when something else than the state went wrong. What fails here must not
+  // hide that.
+  void rescue() {
+    try {
+      if (timed_steps_ > 0) log();
+      save();
+    } catch (const Error& e) {
+      warning(format("the state of step {} could not be saved: {}", clocks_.step, e.what()));
+    }
+  }
+
+  void make_stepper() {
+    t_.shape_ = step_shape(plan_);
+    t_.stepper_ = std::make_unique<Stepper>(t_.objective_, t_.optimizer_, t_.shape_, o_.compute,
+                                            *o_.backend, o_.dump);
+    t_.stepper_->set_key(key_from_seed(o_.seed));
+  }
+
+  void start_anew() {
+    make_stepper();
+    t_.stepper_->initialize();
+    t_.progress_.run_id = o_.about.run.empty() ? new_run_id() : o_.about.run;
+  }
+
+  // The state of an earlier call, or a complete checkpoint to go on from, or none yet.
   void find_state() {
-    run_id_ = o_.about.run;
+    if (t_.stepper_) return check_same_shape();
     if (o_.checkpoints.empty() || o_.resume == Resume::never) return;
     const NewestCheckpoint newest = newest_checkpoint(o_.checkpoints);
-    for (const CheckpointEntry& e : newest.skipped)
+    for (const CheckpointEntry& e : newest.skipped) {
       warning(format("{} is not complete: {}", e.path.string(), e.problem));
+    }
     if (!newest.found) {
-      if (o_.resume == Resume::must)
+      if (o_.resume == Resume::must) {
         fail(ErrorCode::checkpoint,
              format("no complete checkpoint in {}", o_.checkpoints.string()));
+      }
       return;
     }
     const CheckpointReader reader(newest.found->path);
-    check_same_run(reader.info());
+    const CheckpointInfo& info = reader.info();
+    check_same_run(info);
     make_stepper();
     t_.stepper_->restore(reader);
-    clocks_ = reader.info().clocks;
-    position_ = reader.info().data.position;
-    run_id_ = reader.info().run;
+    clocks_ = info.clocks;
+    position_ = info.data.position;
+    t_.progress_.run_id = info.run;
+    t_.progress_.saved_step = clocks_.step;
+    steps_since_line_ = clocks_.line_steps;
+    loss_sum_ = clocks_.line_loss.value_or(std::numeric_limits<double>::quiet_NaN());
     message(format("Resumed from step {} in {}", clocks_.step, o_.checkpoints.string()));
+  }
+
+  void check_same_shape() const {
+    const StepShape now = step_shape(plan_), before = t_.shape_;
+    if (now.micro_steps == before.micro_steps && now.rows == before.rows &&
+        now.columns == before.columns) {
+      return;
+    }
+    fail(
+        ErrorCode::usage,
+        format("this trainer's steps are [{}, {}, {}], the data's [{}, {}, {}]", before.micro_steps,
+               before.rows, before.columns, now.micro_steps, now.rows, now.columns),
+        "make another trainer for another batch; checkpoints carry the state over");
   }
 
   void check_same_run(const CheckpointInfo& info) const {
@@ -124,15 +184,18 @@ class Trainer::Run {
            "train in another run.dir");
     };
     if (info.seed != o_.seed) refuse(format("its seed is {}, this run's {}", info.seed, o_.seed));
-    if (info.model != o_.about.model) refuse("it holds another model");
-    DataState here = data_state(data_, info.data.position);
-    if (!(info.data == here)) {
-      refuse(
-          format("its data are {} records of {} tokens with fingerprint {:016x}, this run's {} of "
-                 "{} with {:016x}",
-                 info.data.records, info.data.seq_len, info.data.corpus, here.records, here.seq_len,
-                 here.corpus));
-    }
+    // What the backward pass makes again is no part of the model.
+    models::TransformerConfig held =
+        models::resolved(parse_model(info.model, "the checkpoint's model"));
+    held.remat = t_.objective_.model().config().remat;
+    if (!(held == t_.objective_.model().config())) refuse("it holds another model");
+    const DataState here = data_state(data_, info.data.position);
+    if (info.data == here) return;
+    refuse(
+        format("its data are {} records of {} tokens with fingerprint {:016x}, this run's {} of "
+               "{} with {:016x}",
+               info.data.records, info.data.seq_len, info.data.corpus, here.records, here.seq_len,
+               here.corpus));
   }
 
   double lr() const { return fit_.lr ? fit_.lr(clocks_.updates) : t_.optimizer_.lr; }
@@ -140,12 +203,19 @@ class Trainer::Run {
   void one_step(Loader& loader) {
     const StepBatch& batch = loader.next();
     position_ = loader.position();
+    eval_.reset();
     line_.lr = lr();
     const StepResult r = t_.stepper_->step(
         batch, {.step = clocks_.step, .update = clocks_.updates + 1, .lr = line_.lr});
     if (first_step_s_ == 0) first_step_s_ = seconds_since(start_);
     ++clocks_.step;
     clocks_.tokens += batch.real_tokens;
+    line_.loss = r.loss;
+    line_.grad_norm = r.grad_norm;
+    loss_sum_ += r.loss;
+    ++steps_since_line_;
+    ++timed_steps_;
+    tokens_since_line_ += batch.real_tokens;
     if (r.committed) {
       ++clocks_.updates;
       clocks_.ema_updates += t_.optimizer_.ema_decay > 0 ? 1 : 0;
@@ -153,11 +223,6 @@ class Trainer::Run {
     } else {
       skipped(batch, r);
     }
-    line_.loss = r.loss;
-    line_.grad_norm = r.grad_norm;
-    loss_sum_ += r.loss;
-    ++steps_since_line_;
-    tokens_since_line_ += batch.real_tokens;
     if (o_.observer != nullptr) o_.observer->on_step(clocks_.step, fit_.steps, r.loss);
   }
 
@@ -187,17 +252,17 @@ class Trainer::Run {
   }
 
   void log() {
-    const double wall = seconds_since(line_start_.value_or(start_)) - aside_since_line_;
+    const double wall = seconds_since(line_start_) - aside_since_line_;
     line_.step = clocks_.step;
     line_.loss_mean = loss_sum_ / static_cast<double>(steps_since_line_);
     line_.tokens = clocks_.tokens;
     line_.skipped = clocks_.skipped;
     line_.tokens_per_s = static_cast<double>(tokens_since_line_) / wall;
-    line_.step_ms = wall * 1e3 / static_cast<double>(steps_since_line_);
+    line_.step_ms = wall * 1e3 / static_cast<double>(timed_steps_);
     if (o_.observer != nullptr) o_.observer->on_log(line_);
     line_start_ = Clock::now();
     aside_since_line_ = loss_sum_ = 0;
-    steps_since_line_ = tokens_since_line_ = 0;
+    steps_since_line_ = timed_steps_ = tokens_since_line_ = 0;
   }
 
   // Runs something that is no step, and keeps its time apart.
@@ -213,24 +278,29 @@ class Trainer::Run {
   void evaluate() {
     aside([&] {
       if (!validation_) validation_.emplace(data_.val, plan_, data_.options.val_batches);
-      eval_ = t_.stepper_->evaluate(*validation_);
+      eval_ = t_.stepper_->evaluate(*validation_, fit_.should_stop);
+      stopped_ = stopped_ || !eval_;
       if (eval_ && o_.observer != nullptr) o_.observer->on_eval(clocks_.step, *eval_);
     });
   }
 
   void save() {
-    if (o_.checkpoints.empty()) return;
+    if (o_.checkpoints.empty() || t_.progress_.saved_step == clocks_.step) return;
     aside([&] {
       CheckpointInfo info = o_.about;
-      info.run = run_id_;
+      info.run = t_.progress_.run_id;
+      if (info.model.empty()) info.model = model_toml(t_.objective_.model().config());
       info.seed = o_.seed;
       info.clocks = clocks_;
+      info.clocks.line_steps = steps_since_line_;
+      info.clocks.line_loss = std::isfinite(loss_sum_) ? std::optional(loss_sum_) : std::nullopt;
       info.data = data_state(data_, position_);
       if (eval_) info.eval_loss = eval_->loss;
       CheckpointWriter writer(o_.checkpoints, info);
       t_.stepper_->save(writer);
       writer.commit();
-      apply_retention(o_.checkpoints, o_.keep, run_id_);
+      t_.progress_.saved_step = clocks_.step;
+      apply_retention(o_.checkpoints, o_.keep, t_.progress_.run_id);
     });
   }
 
@@ -257,11 +327,12 @@ class Trainer::Run {
   const FitOptions& fit_;
   DispatchPlan plan_;
   Clock::time_point start_;
-  std::optional<Clock::time_point> line_start_;
+  Clock::time_point line_start_;
   std::optional<ValidationPass> validation_;
-  Clocks clocks_;
-  std::string run_id_;
-  std::int64_t position_ = 0, steps_since_line_ = 0, tokens_since_line_ = 0;
+  Clocks& clocks_;
+  std::int64_t& position_;
+  std::int64_t steps_since_line_ = 0;  // those before a resume included
+  std::int64_t timed_steps_ = 0, tokens_since_line_ = 0;
   double first_step_s_ = 0, aside_s_ = 0, aside_since_line_ = 0, loss_sum_ = 0, step_share_ = 0;
   LogLine line_;
   std::optional<EvalResult> eval_;

@@ -42,8 +42,9 @@ struct TrainerOptions {
   Path checkpoints = {};  // directory for checkpoints; empty: none are read or written
   std::int64_t keep = 3;  // newest checkpoints kept; 0: all
   Resume resume = Resume::automatic;
-  CheckpointInfo about = {};  // model, config, tokenizer as checkpoints carry them
-  std::string dump = {};      // directory for programs and plans
+  // Config, tokenizer and what else checkpoints carry; model and run id are filled in if empty.
+  CheckpointInfo about = {};
+  std::string dump = {};  // directory for programs and plans
   TrainObserver* observer = nullptr;
 };
 
@@ -69,9 +70,10 @@ class Trainer {
   Trainer(LMObjective objective, Optimizer optimizer, TrainerOptions options);
   ~Trainer();
 
-  // Trains up to options.steps and saves the final state where checkpoints are given. Throws
-  // ErrorCode::usage if the run is beyond the target already, ErrorCode::non_finite after five
-  // skipped updates in a row.
+  // Trains up to options.steps and saves the final state where checkpoints are given; a later call
+  // goes on from there. Throws ErrorCode::usage if the run is beyond the target already,
+  // ErrorCode::non_finite after five skipped updates in a row; the last state is saved before any
+  // error of training is thrown on.
   FitResult fit(const WindowData& data, const FitOptions& options);
 
   // The state after fit().
@@ -81,10 +83,20 @@ class Trainer {
  private:
   class Run;
 
+  // Where the run is; outlives a call of fit().
+  struct Progress {
+    Clocks clocks;
+    std::int64_t position = 0;  // records taken
+    std::int64_t saved_step = -1;
+    std::string run_id;
+  };
+
   LMObjective objective_;
   Optimizer optimizer_;
   TrainerOptions options_;
   std::unique_ptr<Stepper> stepper_;
+  StepShape shape_;
+  Progress progress_;
 };
 
 }  // namespace dew

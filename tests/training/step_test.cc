@@ -78,7 +78,8 @@ struct Result {
 Result run(const test::Case& c, DType compute, int workers, int steps) {
   const std::unique_ptr<Backend> backend = cpu_backend(workers);
   Stepper stepper(objective_of(c), c.optimizer, c.shape, compute, *backend);
-  stepper.initialize(key_from_seed(1));
+  stepper.set_key(key_from_seed(1));
+  stepper.initialize();
   const StepBatch batch = batch_of(c);
   Result out;
   for (int s = 0; s < steps; ++s)
@@ -215,7 +216,8 @@ TEST(TrainingStep, AllocatesNothing) {
     for (const DType compute : {DType::f32, DType::bf16}) {
       const std::unique_ptr<Backend> backend = cpu_backend(3);
       Stepper stepper(objective_of(c), c.optimizer, c.shape, compute, *backend);
-      stepper.initialize(key_from_seed(1));
+      stepper.set_key(key_from_seed(1));
+      stepper.initialize();
       const StepBatch batch = batch_of(c);
       stepper.step(batch, {.step = 0, .update = 1, .lr = 1e-3});
       const std::int64_t before = test::allocations();
@@ -230,7 +232,8 @@ TEST(TrainingStep, NonFiniteNumbersNeverReachTheState) {
   const test::Case c = test::cases()[0];
   const std::unique_ptr<Backend> backend = cpu_backend(2);
   Stepper stepper(objective_of(c), c.optimizer, c.shape, DType::f32, *backend);
-  stepper.initialize(key_from_seed(1));
+  stepper.set_key(key_from_seed(1));
+  stepper.initialize();
   StepBatch batch = batch_of(c);
   stepper.step(batch, {.step = 0, .update = 1, .lr = 1e-3});
   const auto snapshot = [&] {

@@ -27,6 +27,8 @@ std::vector<int> replaced_inputs(const Module& module, int program) {
         const auto it = std::ranges::find(call.inputs, reg);
         replaces.push_back(it == call.inputs.end() ? -1
                                                    : static_cast<int>(it - call.inputs.begin()));
+        DEW_CHECK(replaces.back() < 0 || !call.sliced[static_cast<std::size_t>(replaces.back())],
+                  "an output replaces a sliced input");
       }
       DEW_CHECK(first || replaces == out, "calls of one program replace different inputs");
       out = std::move(replaces);

@@ -13,8 +13,7 @@ namespace dew::cpu {
 
 Memory::Memory(std::size_t bytes) : size_(bytes) {
   if (bytes == 0) return;
-  void* p = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
-                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  void* p = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (p == MAP_FAILED) {
     fail(ErrorCode::usage, format("cannot get {} bytes of memory: {}", bytes, std::strerror(errno)),
          "a smaller batch, more accumulation or remat = \"full\" needs less");

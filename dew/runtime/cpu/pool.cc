@@ -1,5 +1,10 @@
 #include "dew/runtime/cpu/pool.h"
 
+#include <system_error>
+
+#include "dew/base/error.h"
+#include "dew/base/format.h"
+
 #if defined(__x86_64__)
 #include <immintrin.h>
 #endif
@@ -29,15 +34,26 @@ void wait_for_change(const std::atomic<std::uint32_t>& value, std::uint32_t old)
 
 Pool::Pool(int workers, std::function<void()> start) : workers_(workers), start_(std::move(start)) {
   start_();
-  for (int w = 1; w < workers_; ++w) {
-    threads_.emplace_back([this, w] { thread_main(w); });
+  try {
+    for (int w = 1; w < workers_; ++w) {
+      threads_.emplace_back([this, w] { thread_main(w); });
+    }
+  } catch (const std::system_error& e) {
+    const std::size_t started = threads_.size() + 1;
+    stop();
+    fail(ErrorCode::usage,
+         format("{} of {} workers started, then: {}", started, workers_, e.what()),
+         "use fewer workers");
   }
 }
 
-Pool::~Pool() {
+Pool::~Pool() { stop(); }
+
+void Pool::stop() {
   stop_ = true;
   job_.fetch_add(1, std::memory_order_release);
   job_.notify_all();
+  threads_.clear();
 }
 
 void Pool::run(const std::function<void(int)>& body) {

@@ -33,16 +33,17 @@ class Pool {
 
  private:
   void thread_main(int worker);
+  void stop();
 
   const int workers_;
   std::function<void()> start_;
-  std::vector<std::jthread> threads_;
   const std::function<void(int)>* body_ = nullptr;
   bool stop_ = false;
   alignas(64) std::atomic<std::uint32_t> job_{0};         // grows by one for each run()
   alignas(64) std::atomic<std::uint32_t> generation_{0};  // grows by one for each completed barrier
   alignas(64) std::atomic<int> arrived_{0};
   alignas(64) std::atomic<int> next_piece_{0};
+  std::vector<std::jthread> threads_;
 };
 
 }  // namespace dew::cpu

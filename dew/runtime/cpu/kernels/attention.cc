@@ -241,9 +241,12 @@ void AttentionForward::store(const KernelArgs& args, std::int64_t row, std::int6
   for (std::int64_t i = 0; i < blocks; ++i) {
     const std::int64_t query = task_.q.begin(first + i), n = task_.q.length(first + i);
     const SoftmaxState now = state(args.worker, i);
-    finish_rows(now, n, lse);
-    copy_matrix({now.output, DType::f32, task_.width, 1}, task_.head(args, kO, row, query, head), n,
-                task_.width);
+    const Matrix o = task_.head(args, kO, row, query, head);
+    const bool in_place = o.col == 1 || task_.width == 1;
+    const Matrix sums{now.output, DType::f32, task_.width, 1};
+    const Matrix& to = in_place ? o : sums;
+    finish_rows(now, n, {to.data, to.row, to.dtype == DType::bf16, lse});
+    if (!in_place) copy_matrix(sums, o, n, task_.width);
     for (std::int64_t j = 0; j < n; ++j)
       *task_.number(args, kLseOut, row, query + j, head) = lse[j];
   }

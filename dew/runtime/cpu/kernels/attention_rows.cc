@@ -64,8 +64,10 @@ struct RowSight {
     const VI p = hn::LoadU(d, mask.position + i);
     const auto outside = hn::Or(hn::Gt(low, p), hn::Gt(p, high));
     const auto same = hn::Eq(hn::LoadU(d, mask.k_segment + i), segment);
+    const auto seen = hn::AndNot(outside, same);
+    if (i + kLanes <= keys) return hn::RebindMask(DF(), seen);
     const auto real = hn::FirstN(d, i < keys ? keys - i : 0);
-    return hn::RebindMask(DF(), hn::And(hn::AndNot(outside, same), real));
+    return hn::RebindMask(DF(), hn::And(seen, real));
   }
 };
 
@@ -313,18 +315,39 @@ void Grad(const ScoreBlock& b, const GradBlock& g, Probability kind) {
   }
 }
 
-void Finish(const SoftmaxState& state, std::int64_t count, float* lse) {
-  const auto rows = static_cast<std::size_t>(count);
-  for (std::size_t r = 0; r < rows; r += kLanes) {
-    const std::size_t left = SmallerOf(rows - r, kLanes);
-    const VF sum = LoadPart(state.sum + r, left), most = LoadPart(state.most + r, left);
+HWY_INLINE void FinishRow(const float* sum, std::size_t width, float factor, const FinishedRows& to,
+                          std::size_t r) {
+  const std::size_t at = r * static_cast<std::size_t>(to.row);
+  const VF f = Const(factor);
+  std::size_t i = 0;
+  if (to.bf16) {
+    auto* o = static_cast<std::uint16_t*>(to.o) + at;
+    for (; i + kLanes <= width; i += kLanes)
+      StoreBf16(hn::Mul(hn::LoadU(DF(), sum + i), f), DF(), o + i);
+    HWY_ALIGN std::uint16_t rest[kLanes];
+    StoreBf16(hn::Mul(LoadPart(sum + i, width - i), f), DF(), rest);
+    for (std::size_t j = 0; i + j < width; ++j) o[i + j] = rest[j];
+  } else {
+    auto* o = static_cast<float*>(to.o) + at;
+    for (; i + kLanes <= width; i += kLanes)
+      hn::StoreU(hn::Mul(hn::LoadU(DF(), sum + i), f), DF(), o + i);
+    for (; i < width; ++i) o[i] = sum[i] * factor;
+  }
+}
+
+void Finish(const SoftmaxState& state, std::size_t rows, const FinishedRows& to) {
+  HWY_ALIGN float factor[kLanes];
+  for (std::size_t first = 0; first < rows; first += kLanes) {
+    const std::size_t left = SmallerOf(rows - first, kLanes);
+    const VF sum = LoadPart(state.sum + first, left), most = LoadPart(state.most + first, left);
     const auto saw_nothing = hn::Eq(sum, hn::Zero(DF()));
     const VF seen = hn::MulAdd(most, Const(kLn2), Log(sum));
-    StorePart(hn::IfThenElse(saw_nothing, Const(kHidden), seen), lse + r, left);
-    StorePart(hn::IfThenZeroElse(saw_nothing, hn::Div(Const(1.0f), sum)), state.sum + r, left);
-  }
-  for (std::size_t r = 0; r < rows; ++r) {
-    ScaleRow(OutputRow(state, r), static_cast<std::size_t>(state.width), state.sum[r]);
+    StorePart(hn::IfThenElse(saw_nothing, Const(kHidden), seen), to.lse + first, left);
+    hn::Store(hn::IfThenZeroElse(saw_nothing, hn::Div(Const(1.0f), sum)), DF(), factor);
+    for (std::size_t r = 0; r < left; ++r) {
+      FinishRow(OutputRow(state, first + r), static_cast<std::size_t>(state.width), factor[r], to,
+                first + r);
+    }
   }
 }
 
@@ -347,8 +370,8 @@ void grad_rows(const ScoreBlock& block, const GradBlock& grad, Probability kind)
   HWY_DYNAMIC_DISPATCH(Grad)(block, grad, kind);
 }
 
-void finish_rows(const SoftmaxState& state, std::int64_t rows, float* lse) {
-  HWY_DYNAMIC_DISPATCH(Finish)(state, rows, lse);
+void finish_rows(const SoftmaxState& state, std::int64_t rows, const FinishedRows& to) {
+  HWY_DYNAMIC_DISPATCH(Finish)(state, static_cast<std::size_t>(rows), to);
 }
 
 }  // namespace dew::cpu

@@ -51,8 +51,15 @@ struct GradBlock {
 // For the best instruction set of this machine.
 void softmax_rows(const ScoreBlock& block, const SoftmaxState& state, Probability kind);
 void grad_rows(const ScoreBlock& block, const GradBlock& grad, Probability kind);
-// output /= sum and lse, for rows that saw a key; 0 and -inf for the others. Leaves 1 / sum in
-// `sum`.
-void finish_rows(const SoftmaxState& state, std::int64_t rows, float* lse);
+
+// Where results of softmax go: o = output / sum, rows `row` elements apart, f32 or bf16; and one
+// lse a row. Rows that saw no key have 0 and -inf.
+struct FinishedRows {
+  void* o;
+  std::int64_t row;
+  bool bf16;
+  float* lse;
+};
+void finish_rows(const SoftmaxState& state, std::int64_t rows, const FinishedRows& to);
 
 }  // namespace dew::cpu

@@ -148,11 +148,11 @@ class TogetherForward : public Kernel {
     }
     auto* const lse = reinterpret_cast<float*>(args.worker + lse_);
     for (std::int64_t h = 0; h < task_.heads; ++h) {
-      finish_rows(state(args, h), task_.q.size, lse);
+      const Matrix o = task_.head(args, kO, row, query, h);
+      finish_rows(state(args, h), task_.q.size, {o.data, o.row, o.dtype == DType::bf16, lse});
       for (std::int64_t i = 0; i < task_.q.size; ++i)
         *task_.number(args, kLseOut, row, query + i, h) = lse[i];
     }
-    store_tokens(task_, args, kO, row, query, task_.q.size, args.worker + output_);
   }
 
   void attend(const KernelArgs& args, std::int64_t row, std::int64_t query, const RowMask& mask,
