@@ -2,6 +2,7 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <utility>
@@ -11,15 +12,14 @@
 
 namespace dew::cpu {
 
-Memory::Memory(std::size_t bytes) : size_(bytes) {
-  if (bytes == 0) return;
-  void* p = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+Memory::Memory(std::size_t bytes) : size_(std::max<std::size_t>(bytes, 1)) {
+  void* p = mmap(nullptr, size_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (p == MAP_FAILED) {
     fail(ErrorCode::usage, format("cannot get {} bytes of memory: {}", bytes, std::strerror(errno)),
          "a smaller batch, more accumulation or remat = \"full\" needs less");
   }
   // Large pages where the system offers them: a model's pages are touched once each step.
-  madvise(p, bytes, MADV_HUGEPAGE);
+  madvise(p, size_, MADV_HUGEPAGE);
   data_ = static_cast<std::byte*>(p);
 }
 
