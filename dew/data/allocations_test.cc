@@ -11,6 +11,14 @@ namespace {
 std::atomic<std::int64_t> allocations = 0;
 }  // namespace
 
+// The thread sanitizer brings its own operators; there, nothing is counted.
+#if defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define DEW_THREAD_SANITIZER
+#endif
+#endif
+
+#if !defined(DEW_THREAD_SANITIZER) && !defined(__SANITIZE_THREAD__)
 void* operator new(std::size_t size) {
   ++allocations;
   void* memory = std::malloc(size == 0 ? 1 : size);
@@ -19,6 +27,7 @@ void* operator new(std::size_t size) {
 }
 void operator delete(void* memory) noexcept { std::free(memory); }
 void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
+#endif
 
 namespace dew {
 

@@ -9,8 +9,9 @@ namespace dew::cpu {
 class Memory {
  public:
   Memory() = default;
-  explicit Memory(
-      std::size_t bytes);  // ErrorCode::usage with the size if the system has not that much
+  // At least one byte, so that arrays without elements have an address too. ErrorCode::usage with
+  // the size if the system has not that much.
+  explicit Memory(std::size_t bytes);
   ~Memory();
   Memory(Memory&& other) noexcept;
   Memory& operator=(Memory&& other) noexcept;
