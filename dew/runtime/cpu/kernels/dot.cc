@@ -17,7 +17,7 @@ class EmptyDot : public Kernel {
     const DotLoops& l = task_.loops;
     if (l.empty() || task_.accumulate) return;
     for (std::int64_t i = 0; i < l.batches(); ++i) {
-      DotAddresses at{nullptr, nullptr, args.operands[task_.c]};
+      DotAddresses at{args.operands[task_.a], args.operands[task_.b], args.operands[task_.c]};
       at = move_by(at, l.batch, i, task_.in, task_.out);
       fill_zero({at.c, task_.out, l.m.c, l.n.c}, l.m.size, l.n.size);
     }
