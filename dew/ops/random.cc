@@ -76,8 +76,9 @@ Array bits(const RandomAttrs& attrs, std::span<const Array> counters, const Dims
   for (std::int64_t r = 0, i = 0; r < shape[0]; ++r) {
     for (std::int64_t c = 0; c < shape[1]; ++c) {
       for (std::int64_t j = 0; j < trailing; ++j, ++i) {
+        const std::int64_t block = j / 4;
         const auto words =
-            philox(key, {word_of(static_cast<double>(j / 4)), number(4, c), number(3, r), 0});
+            philox(key, {word_of(static_cast<double>(block)), number(4, c), number(3, r), 0});
         result.data[slot(i)] = words[slot(j % 4)];
       }
     }

@@ -181,7 +181,7 @@ class Lowering {
   // The same elements, row-major without gaps; a copy if they are not.
   View dense(Frame& f, const View& v) {
     if (is_dense(v)) return v;
-    const View made = whole(new_buffer(v.type, f.loop), v.type);
+    View made = whole(new_buffer(v.type, f.loop), v.type);
     copy(v, made, "dense");
     return made;
   }
