@@ -163,9 +163,7 @@ TEST_F(TrainerTest, AnotherRunIsNotResumed) {
 // Five skipped updates stop the run; the last good state is on disk.
 TEST_F(TrainerTest, NonFiniteUpdatesStopTheRunAndKeepItsState) {
   Trainer trainer(objective(), adamw(1e-2), options(true));
-  const auto lr = [](std::int64_t committed) {
-    return committed == 2 ? 1e30 : 1e-2;
-  };
+  const auto lr = [](std::int64_t committed) { return committed == 2 ? 1e30 : 1e-2; };
   try {
     trainer.fit(data(), {.steps = 20, .lr = lr});
     FAIL() << "no error";
