@@ -141,6 +141,10 @@ LayerNorm layer_norm(Value x, Value scale, Value bias,
 // x [b, s, h, d], d even, positions i32[b, s], base f32[]: pairs (i, i + d/2) rotate by position *
 // base^(-2i/d).
 Value rope(Value x, Value positions, Value base, RopeDims dims);
+// Radians that pair i of d/2 turns by a position, as Hugging Face defines the scalings. llama3:
+// wavelengths above original / low_freq_factor are stretched by factor, those below original /
+// high_freq_factor are kept, those between are blended.
+double rope_frequency(const RopeDims& dims, double base, std::int64_t pair, std::int64_t d);
 
 // q [b, t, h, d], k and v [b, s, k, d]; positions and segments i32 of queries [b, t] and keys [b,
 // s]; window i32[]. Query t sees key s if segments are equal, and (causal) key position <= query

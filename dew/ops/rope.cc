@@ -41,28 +41,13 @@ FactorRule factors(const Attrs&, Types operands, Types results) {
   return factor_rule("b s h d, b s, -> b s h d | norep d", operands, results);
 }
 
-// Radians a position. "llama3": wavelengths above original / low_freq_factor are stretched by
-// factor, those below original / high_freq_factor are kept, those between are blended.
-double frequency(const RopeDims& dims, double base, std::int64_t pair, std::int64_t d) {
-  const double plain = std::pow(base, -2.0 * static_cast<double>(pair) / static_cast<double>(d));
-  if (dims.scaling == "linear") return plain / dims.factor;
-  if (dims.scaling != "llama3") return plain;
-  const double turns =
-      static_cast<double>(dims.original_max_seq_len) * plain / (2.0 * std::numbers::pi);
-  if (turns < dims.low_freq_factor) return plain / dims.factor;
-  if (turns > dims.high_freq_factor) return plain;
-  const double blend =
-      (turns - dims.low_freq_factor) / (dims.high_freq_factor - dims.low_freq_factor);
-  return (1.0 - blend) * plain / dims.factor + blend * plain;
-}
-
 std::vector<Array> reference(const Attrs& attrs, std::span<const Array> in, Types results) {
   const auto& dims = std::get<RopeDims>(attrs);
   const Array& x = in[0];
   const std::int64_t d = x.shape[3];
   Array y(results[0].shape);
   for_each_index(Dims{x.shape[0], x.shape[1], x.shape[2], d / 2}, [&](const Dims& i) {
-    const double turn = at(in[1], i) * frequency(dims, in[2].data[0], i[3], d);
+    const double turn = at(in[1], i) * rope_frequency(dims, in[2].data[0], i[3], d);
     const double angle = dims.inverse ? -turn : turn;
     const Dims j{i[0], i[1], i[2], i[3] + d / 2};
     at(y, i) = at(x, i) * std::cos(angle) - at(x, j) * std::sin(angle);
@@ -80,6 +65,19 @@ std::vector<Value> vjp(const VjpArgs& args) {
 }
 
 }  // namespace
+
+double rope_frequency(const RopeDims& dims, double base, std::int64_t pair, std::int64_t d) {
+  const double plain = std::pow(base, -2.0 * static_cast<double>(pair) / static_cast<double>(d));
+  if (dims.scaling == "linear") return plain / dims.factor;
+  if (dims.scaling != "llama3") return plain;
+  const double turns =
+      static_cast<double>(dims.original_max_seq_len) * plain / (2.0 * std::numbers::pi);
+  if (turns < dims.low_freq_factor) return plain / dims.factor;
+  if (turns > dims.high_freq_factor) return plain;
+  const double blend =
+      (turns - dims.low_freq_factor) / (dims.high_freq_factor - dims.low_freq_factor);
+  return (1.0 - blend) * plain / dims.factor + blend * plain;
+}
 
 constinit const OpDef rope_op = op_row(
     {.name = "rope", .infer = infer, .factors = factors, .reference = reference, .vjp = vjp});

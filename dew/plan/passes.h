@@ -10,8 +10,8 @@ namespace dew {
 // What the stages know of a buffer beyond the plan.
 struct BufferScope {
   int loop = -1;  // the loop whose iterations each write it anew; -1: lives outside of loops
-  bool carried =
-      false;  // read before it is written in an iteration: loop-carried, or stacked over iterations
+  // Read before it is written in an iteration: loop-carried, or stacked over iterations.
+  bool carried = false;
 };
 
 struct Draft {

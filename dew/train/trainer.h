@@ -52,9 +52,9 @@ struct FitOptions {
   std::int64_t steps = 0;  // total, those of earlier runs included
   std::int64_t log_every = 10;
   std::int64_t eval_every = 0, checkpoint_every = 0;  // 0: at the end only
-  std::function<double(std::int64_t committed)> lr =
-      {};                                  // by committed updates so far; empty: the optimizer's
-  std::function<bool()> should_stop = {};  // asked after each step
+  // The rate by committed updates so far; empty: the optimizer's.
+  std::function<double(std::int64_t committed)> lr = {};
+  std::function<bool()> should_stop = {};  // asked after each step and in evaluations
 };
 
 struct FitResult {

@@ -2,8 +2,6 @@
 // and cosines once a token, from angles in double, so that they are right to a few ulp for
 // positions of a million; all heads of a token use them.
 #include <algorithm>
-#include <cmath>
-#include <numbers>
 
 #include "dew/base/format.h"
 #include "dew/ops/ops.h"
@@ -63,22 +61,6 @@ HWY_EXPORT(FindRope);
 
 constexpr std::int64_t kPieceElements = 16 * 1024;
 
-// Radians a position, as Hugging Face defines the scalings. llama3: wavelengths above original /
-// low_freq_factor are stretched by factor, those below original / high_freq_factor are kept, those
-// between are blended.
-double frequency(const RopeDims& dims, double base, std::int64_t pair, std::int64_t d) {
-  const double plain = std::pow(base, -2.0 * static_cast<double>(pair) / static_cast<double>(d));
-  if (dims.scaling == "linear") return plain / dims.factor;
-  if (dims.scaling != "llama3") return plain;
-  const double turns =
-      static_cast<double>(dims.original_max_seq_len) * plain / (2.0 * std::numbers::pi);
-  if (turns < dims.low_freq_factor) return plain / dims.factor;
-  if (turns > dims.high_freq_factor) return plain;
-  const double blend =
-      (turns - dims.low_freq_factor) / (dims.high_freq_factor - dims.low_freq_factor);
-  return (1.0 - blend) * plain / dims.factor + blend * plain;
-}
-
 class Rope final : public Kernel {
  public:
   Rope(const Step& step, const Strided& positions, const RopeDims& dims)
@@ -110,7 +92,7 @@ class Rope final : public Kernel {
     auto* const to = reinterpret_cast<double*>(args.shared);
     const double base = static_cast<double>(*reinterpret_cast<const float*>(args.operands[2]));
     for (std::int64_t i = 0; i < padded_; ++i) {
-      to[i] = i >= d_ / 2 ? 0.0 : (dims_.inverse ? -1.0 : 1.0) * frequency(dims_, base, i, d_);
+      to[i] = i >= d_ / 2 ? 0.0 : (dims_.inverse ? -1.0 : 1.0) * rope_frequency(dims_, base, i, d_);
     }
   }
 
