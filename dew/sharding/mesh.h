@@ -1,16 +1,18 @@
-// The mesh: devices arranged in named axes. One device for now; larger meshes are refused where a
-// run is set up.
+// The mesh: devices arranged in named axes.
 #pragma once
 
 #include <array>
 #include <cstdint>
+#include <span>
 #include <string>
+#include <vector>
 
 namespace dew {
 
-// Always these six, in this order; later axes are neighbours.
+// Always these six, in this order; devices fill the mesh row-major, so later axes are neighbours.
 inline constexpr std::array<const char*, 6> kMeshAxes = {"data",   "expert",   "fsdp",
                                                          "tensor", "sequence", "stage"};
+enum MeshAxis : int { kData, kExpert, kFsdp, kTensor, kSequence, kStage };
 
 // Sizes of the axes but data, which takes the devices that are left.
 struct MeshSpec {
@@ -20,10 +22,37 @@ struct MeshSpec {
   bool operator==(const MeshSpec&) const = default;
 };
 
+// A factor of an axis, the smallest unit that a dimension is split by. An axis of size 1 has none,
+// others have one, but tensor has two where there are fewer kv heads than its size.
+struct MeshAtom {
+  int axis = kData;
+  std::int64_t size = 1;
+  std::string name;  // "fsdp"; "tensor.0" and "tensor.1" of an axis with two
+  bool operator==(const MeshAtom&) const = default;
+};
+
 struct Mesh {
   std::array<std::int64_t, 6> sizes = {1, 1, 1, 1, 1, 1};  // by kMeshAxes
+  std::vector<MeshAtom> atoms = {};                        // in order of axes, major first
+
+  std::int64_t devices() const;
+  std::int64_t size(MeshAxis axis) const { return sizes[static_cast<std::size_t>(axis)]; }
+  // Product of the sizes of these atoms.
+  std::int64_t product(std::span<const int> atoms_of) const;
+  // The atoms of an axis, major first.
+  std::vector<int> atoms_of(MeshAxis axis) const;
+  // Where a device stands along each atom.
+  std::vector<std::int64_t> coordinates(std::int64_t device) const;
   bool operator==(const Mesh&) const = default;
 };
+
+// Throws ErrorCode::layout_refused, with every factor and the device count, if a factor is below 1
+// or their product does not divide `devices`, or if replicas do not divide data.
+Mesh build_mesh(const MeshSpec& spec, std::int64_t devices);
+
+// The same mesh with the atom of `axis` split in two, the major one of size `major`. REQUIRES: the
+// axis has one atom, and `major` divides it.
+Mesh split_axis(const Mesh& mesh, MeshAxis axis, std::int64_t major);
 
 // "{'data': 8, 'expert': 1, 'fsdp': 1, 'tensor': 1, 'sequence': 1, 'stage': 1}"
 std::string to_string(const Mesh& mesh);
