@@ -283,7 +283,7 @@ constexpr ConfigField kRopeScaling[] = {
      .aliases = "original_max_position_embeddings"},
 };
 
-constexpr ConfigField kData[] = {
+constexpr ConfigField kDataFields[] = {
     {.key = "path",
      .slot = SLOT(data.path),
      .required = true,
@@ -450,7 +450,7 @@ std::span<const ConfigSection> config_sections() {
   static constexpr ConfigSection kSections[] = {
       {"run", kRun},           {"devices", kDevices},     {"mesh", kMesh},
       {"layout", kLayout},     {"model", kModel},         {"model.rope_scaling", kRopeScaling},
-      {"data", kData},         {"objective", kObjective}, {"optimizer", kOptimizer},
+      {"data", kDataFields},   {"objective", kObjective}, {"optimizer", kOptimizer},
       {"schedule", kSchedule}, {"precision", kPrecision}, {"comm", kComm},
   };
   return kSections;
