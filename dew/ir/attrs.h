@@ -153,16 +153,39 @@ struct AttentionAttrs {
   bool operator==(const AttentionAttrs&) const = default;
 };
 
+// Collectives: the atoms of the mesh that a group's members differ in, major first, and how many
+// members it has. `dims`: the dimension that is gathered, scattered or cut; all_to_all: gathered,
+// cut. `to`: permute alone.
+struct GroupAttrs {
+  Dims atoms = {};
+  std::int64_t members = 1;
+  Dims dims = {}, to = {};
+  template <class Self, class F>
+  static void fields(Self& s, F&& f) {
+    f("atoms", s.atoms);
+    f("members", s.members);
+    f("dims", s.dims);
+    f("to", s.to);
+  }
+  bool operator==(const GroupAttrs&) const = default;
+};
+
 // head_loss: softcap > 0 caps logits as above; z_loss adds z_loss * lse^2 a token; with `gradients`
-// the forward pass also makes the gradients of states and table.
+// the forward pass also makes the gradients of states and table. `atoms`: those that the vocabulary
+// is split over, `members` parts; the op itself reduces what a token's loss and gradient need of
+// all.
 struct HeadAttrs {
   double z_loss = 0, softcap = 0;
   bool gradients = false;
+  Dims atoms = {};
+  std::int64_t members = 1;
   template <class Self, class F>
   static void fields(Self& s, F&& f) {
     f("z_loss", s.z_loss);
     f("softcap", s.softcap);
     f("gradients", s.gradients);
+    f("atoms", s.atoms);
+    f("members", s.members);
   }
   bool operator==(const HeadAttrs&) const = default;
 };
@@ -213,8 +236,8 @@ struct ScanAttrs {
   bool operator==(const ScanAttrs&) const = default;
 };
 
-using Attrs =
-    std::variant<NoAttrs, Axes, Permutation, DotDims, NewShape, SliceDims, PadDims, Fill, ConvertTo,
-                 Number, RopeDims, AttentionAttrs, HeadAttrs, RandomAttrs, UpdateAttrs, ScanAttrs>;
+using Attrs = std::variant<NoAttrs, Axes, Permutation, DotDims, NewShape, SliceDims, PadDims, Fill,
+                           ConvertTo, Number, RopeDims, AttentionAttrs, GroupAttrs, HeadAttrs,
+                           RandomAttrs, UpdateAttrs, ScanAttrs>;
 
 }  // namespace dew

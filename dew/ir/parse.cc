@@ -259,6 +259,7 @@ class Parser {
     int id = -1;
     std::string text;
     AxisNames names;
+    Dims atoms = {};
   };
 
   std::vector<Annotation> read_annotations() {
@@ -277,6 +278,10 @@ class Parser {
         out.push_back({"hint", id(), {}, {}});
       } else if (r_.accept("name=")) {
         out.push_back({"name", -1, r_.quoted(), {}});
+      } else if (r_.accept("shards=")) {
+        out.push_back({"shards", -1, {}, {}, r_.dims()});
+      } else if (r_.accept("stacked")) {
+        out.push_back({"stacked", -1, {}, {}});
       } else {
         return out;
       }
@@ -290,6 +295,8 @@ class Parser {
       if (a.kind == "name") p.set_name(v, a.text);
       if (a.kind == "like") p.set_like(v, a.id);
       if (a.kind == "hint") p.set_hint(v, a.id);
+      if (a.kind == "shards") p.set_shards(v, a.atoms, p.info(v).stacked);
+      if (a.kind == "stacked") p.set_shards(v, p.info(v).shards, true);
     }
   }
 

@@ -43,6 +43,8 @@ std::string annotations(const ValueInfo& info) {
   if (info.like >= 0) text += format(" like=%{}", info.like);
   if (info.hint >= 0) text += format(" hint=%{}", info.hint);
   if (info.node >= 0 && !info.name.empty()) text += " name=" + quote(info.name);
+  if (!info.shards.empty()) text += format(" shards=[{}]", join(info.shards));
+  if (info.stacked) text += " stacked";
   return text;
 }
 

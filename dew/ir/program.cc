@@ -91,6 +91,12 @@ void Program::set_hint(Value value, int other) { info_of(value).hint = other; }
 
 void Program::set_name(Value value, std::string name) { info_of(value).name = std::move(name); }
 
+void Program::set_shards(Value value, Dims atoms, bool stacked) {
+  ValueInfo& info = info_of(value);
+  info.shards = std::move(atoms);
+  info.stacked = stacked;
+}
+
 Value Program::find_input(std::string_view name) {
   for (const int id : inputs_) {
     if (values_[static_cast<std::size_t>(id)].name == name) return {this, id};

@@ -48,6 +48,10 @@ struct ValueInfo {
   int like = -1;  // takes that value's placement (total cotangent, parameter gradient, new state)
   int hint = -1;  // the same wish, only counted (one contribution to a cotangent)
   std::string name;  // of an input; of a value that a remat policy may save
+  // In a program of one device: the atoms of the mesh over which devices hold different bits, in
+  // the order in which memory holds their parts, outermost first.
+  Dims shards = {};
+  bool stacked = false;  // the first dimension is a stack's: memory holds it outside of the parts
 };
 
 struct Node {
@@ -87,6 +91,7 @@ class Program {
   void set_like(Value value, int other);
   void set_hint(Value value, int other);
   void set_name(Value value, std::string name);
+  void set_shards(Value value, Dims atoms, bool stacked);
 
   const std::vector<ValueInfo>& values() const { return values_; }
   const std::vector<Node>& nodes() const { return nodes_; }

@@ -39,6 +39,7 @@ void Cloner::clone_annotations(int id) {
   const Value v = (*this)[id];
   if (!info.pin.empty()) to_.pin(v, info.pin.front());
   if (info.node >= 0 && !info.name.empty()) to_.set_name(v, info.name);
+  to_.set_shards(v, info.shards, info.stacked);
   cloned_.push_back(id);
 }
 

@@ -79,6 +79,10 @@ std::shared_ptr<const Program> body(DType out = DType::f32) {
   return program;
 }
 
+GroupAttrs group(Dims dims, std::int64_t members) {
+  return {.atoms = {0}, .members = members, .dims = std::move(dims), .to = {}};
+}
+
 const std::vector<Refusal> kRefusals = {
     {"OP-1", [](Maker& m) { m.add(add_op, {m.f({})}, NoAttrs{}); }},
     {"OP-1",
@@ -388,6 +392,14 @@ const std::vector<Refusal> kRefusals = {
        scan(body(), {}, std::vector{m.f({4, 2})}, {}, 3);
      }},
     {"SCA-6", [](Maker& m) { scan(body(DType::bf16), std::vector{m.f({2})}, {}, {}, 1); }},
+    {"COL-1", [](Maker& m) { all_reduce(m.f({2}), {}); }},
+    {"COL-2", [](Maker& m) { all_gather(m.f({2}), group({}, 2)); }},
+    {"COL-2", [](Maker& m) { all_reduce(m.f({2}), group({0}, 2)); }},
+    {"COL-2", [](Maker& m) { all_to_all(m.f({2}), group({0}, 2)); }},
+    {"COL-3", [](Maker& m) { reduce_scatter(m.f({3}), group({0}, 2)); }},
+    {"COL-3", [](Maker& m) { all_to_all(m.f({2, 3}), group({0, 1}, 2)); }},
+    {"COL-4", [](Maker& m) { own_part(m.f({2}), group({1}, 2)); }},
+    {"COL-4", [](Maker& m) { all_to_all(m.f({2, 2}), group({1, 1}, 2)); }},
 };
 
 TEST(Constraints, AreRefusedByNumber) {

@@ -31,13 +31,13 @@ std::vector<Type> infer(const Attrs& attrs, Types in) {
   return results;
 }
 
-// Split over v, the op itself reduces maximum, sum of exponentials and the label's logit; d_h is a
-// sum over parts of v, d_table one over tokens.
+// Split over v, the op itself reduces maximum, sum of exponentials, the label's logit and d_h;
+// d_table is a sum over tokens.
 FactorRule factors(const Attrs& attrs, Types operands, Types results) {
-  const char* gradients = std::get<HeadAttrs>(attrs).gradients ? "; b s e; v e" : "";
+  const bool gradients = std::get<HeadAttrs>(attrs).gradients;
   return factor_rule(
-      format("b s e, v e, b s, b s -> ; ; ; b s{} | norep e | inner v:0 v:1 v:2 v:3 | index v:2",
-             gradients),
+      format("b s e, v e, b s, b s -> ; ; ; b s{} | norep e | inner v:0 v:1 v:2 v:3{} | index v:2",
+             gradients ? "; b s e; v e" : "", gradients ? " v:4" : ""),
       operands, results);
 }
 

@@ -25,6 +25,10 @@
   X(random_bits) X(dropout) X(rms_norm) X(rms_norm_grad) X(layer_norm) X(layer_norm_grad)      \
   X(rope) X(attention) X(attention_grad) X(head_loss) X(sum_squares) X(adamw) X(lion) X(sgd)   \
   X(ema) X(scan)
+
+#define DEW_COLLECTIVE_OPS(X)                                                                  \
+  X(all_reduce) X(all_gather) X(reduce_scatter) X(all_to_all) X(permute) X(own_part)           \
+  X(device_index)
 // clang-format on
 
 namespace dew {
@@ -32,6 +36,7 @@ namespace dew {
 #define DEW_DECLARE_OP(name) extern const OpDef name##_op;
 DEW_POINTWISE_OPS(DEW_DECLARE_OP)
 DEW_OTHER_OPS(DEW_DECLARE_OP)
+DEW_COLLECTIVE_OPS(DEW_DECLARE_OP)
 #undef DEW_DECLARE_OP
 
 std::span<const OpDef* const> all_ops();
@@ -195,6 +200,20 @@ Momentum lion(Value p, Value m, Value g, Value lr, Value scale, Value commit, Up
 Momentum sgd(Value p, Value m, Value g, Value lr, Value scale, Value commit, UpdateAttrs a);
 // e = decay e + (1 - decay) p.
 Value ema(Value e, Value p, Value commit, double decay);
+
+// ---- between devices (ops/collectives.cc) ----
+// In programs of one device, written by partition/ only. The devices of a group differ in their
+// places along group.atoms and in nothing else; a member's number counts along them, the first
+// atom being the major one. Shapes are what each member holds. No gradients: they are found before.
+Value all_reduce(Value x, GroupAttrs group);  // the sum of the members'
+Value all_gather(Value x, GroupAttrs group);  // the members' parts of dimension dims[0] in a row
+Value reduce_scatter(Value x, GroupAttrs group);  // own_part(all_reduce(x))
+Value all_to_all(Value x, GroupAttrs group);  // own_part along dims[1] of a gather along dims[0]
+// The parts of an array dealt anew: the device that stood for a part by its place along `atoms` is
+// followed by the one that has that number along `to`.
+Value permute(Value x, GroupAttrs group);
+Value own_part(Value x, GroupAttrs group);  // the member's part of dimension dims[0] of a whole x
+Value device_index(Program& program, GroupAttrs group);  // i32[]: the member's number
 
 // ---- scan ----
 // Runs `body` `length` times. Body inputs: carries, slices, constants; body outputs: carries, then

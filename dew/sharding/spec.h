@@ -1,6 +1,7 @@
 // A spec says where an array lives on a mesh: which atoms split which dimension.
 #pragma once
 
+#include <compare>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -22,7 +23,7 @@ using DimAtoms = std::vector<std::vector<int>>;
 struct Spec {
   DimAtoms dims;
   AtomMask partial = 0;
-  bool operator==(const Spec&) const = default;
+  auto operator<=>(const Spec&) const = default;
 };
 
 inline AtomMask bit(int atom) { return AtomMask{1} << atom; }

@@ -1,0 +1,333 @@
+// All devices of a mesh in lockstep, each with arrays of its own, by the rows' references: the
+// judge of partition(). Collectives are written out as what they mean. Devices that should hold the
+// same bits are compared after every op.
+#pragma once
+
+#include <algorithm>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "dew/base/error.h"
+#include "dew/base/format.h"
+#include "dew/ops/ops.h"
+#include "dew/partition/partition.h"
+
+namespace dew::lockstep {
+
+using PerDevice = std::vector<Array>;
+
+inline std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
+
+// One dimension of an array as (outer, size, inner).
+struct Strips {
+  std::int64_t outer = 1, size = 1, inner = 1;
+  Strips(const Dims& shape, std::int64_t dim) : size(shape[at(dim)]) {
+    for (std::size_t d = 0; d < shape.size(); ++d)
+      (static_cast<std::int64_t>(d) < dim ? outer : inner) *=
+          static_cast<std::int64_t>(d) == dim ? 1 : shape[d];
+  }
+};
+
+inline Array cut(const Array& x, std::int64_t dim, std::int64_t parts, std::int64_t part) {
+  const Strips s(x.shape, dim);
+  Dims shape = x.shape;
+  shape[at(dim)] /= parts;
+  Array out(shape);
+  const std::int64_t n = s.size / parts;
+  for (std::int64_t o = 0; o < s.outer; ++o) {
+    std::copy_n(x.data.begin() + (o * s.size + part * n) * s.inner, n * s.inner,
+                out.data.begin() + o * n * s.inner);
+  }
+  return out;
+}
+
+inline Array join(const std::vector<const Array*>& parts, std::int64_t dim) {
+  const Strips s(parts[0]->shape, dim);
+  Dims shape = parts[0]->shape;
+  shape[at(dim)] *= static_cast<std::int64_t>(parts.size());
+  Array out(shape);
+  auto to = out.data.begin();
+  for (std::int64_t o = 0; o < s.outer; ++o) {
+    for (const Array* p : parts) {
+      const std::int64_t n = s.size * s.inner;
+      to = std::copy_n(p->data.begin() + o * n, n, to);
+    }
+  }
+  return out;
+}
+
+class Devices {
+ public:
+  explicit Devices(const Mesh& mesh) : mesh_(mesh) {
+    for (std::int64_t d = 0; d < mesh.devices(); ++d) places_.push_back(mesh.coordinates(d));
+  }
+
+  std::size_t count() const { return places_.size(); }
+  const Mesh& mesh() const { return mesh_; }
+
+  template <class Atoms>
+  std::int64_t number(std::size_t device, const Atoms& atoms) const {
+    std::int64_t n = 0;
+    for (const auto a : atoms) n = n * mesh_.atoms[at(a)].size + places_[device][at(a)];
+    return n;
+  }
+
+  // The device that stands as this one does but for the places along `atoms`, which are those of
+  // member `number`.
+  std::size_t member(std::size_t device, const Dims& atoms, std::int64_t number) const {
+    std::vector<std::int64_t> place = places_[device];
+    for (std::size_t i = atoms.size(); i-- > 0;) {
+      const std::int64_t size = mesh_.atoms[at(atoms[i])].size;
+      place[at(atoms[i])] = number % size;
+      number /= size;
+    }
+    return at(std::ranges::find(places_, place) - places_.begin());
+  }
+
+  // Whole array to what each device holds; partial sums are on first members.
+  PerDevice split(const Array& whole, const Spec& spec) const {
+    PerDevice out;
+    for (std::size_t d = 0; d < count(); ++d) {
+      Array x = whole;
+      for (std::size_t dim = 0; dim < spec.dims.size(); ++dim) {
+        x = cut(x, static_cast<std::int64_t>(dim), mesh_.product(spec.dims[dim]),
+                number(d, spec.dims[dim]));
+      }
+      for (int a = 0; spec.partial >> a != 0; ++a) {
+        if (has(spec.partial, a) && places_[d][at(a)] != 0) std::ranges::fill(x.data, 0.0);
+      }
+      out.push_back(std::move(x));
+    }
+    return out;
+  }
+
+  Array whole(const PerDevice& parts, const Spec& spec, const Dims& shape) const {
+    Array out(shape);
+    const Dims strides = row_major_strides(shape);
+    for (std::size_t d = 0; d < count(); ++d) {
+      if (!first_replica(d, spec)) continue;
+      std::size_t i = 0;
+      for_each_index(parts[d].shape, [&](const Dims& index) {
+        std::int64_t to = 0;
+        for (std::size_t dim = 0; dim < index.size(); ++dim) {
+          to += (number(d, spec.dims[dim]) * parts[d].shape[dim] + index[dim]) * strides[dim];
+        }
+        out.data[at(to)] += parts[d].data[i++];
+      });
+    }
+    return out;
+  }
+
+  void check_replicas(const PerDevice& parts, const Dims& shards, const std::string& what) const {
+    std::map<std::int64_t, std::size_t> first;
+    for (std::size_t d = 0; d < count(); ++d) {
+      const auto found = first.emplace(number(d, shards), d).first->second;
+      DEW_CHECK(same(parts[found], parts[d]), what + ": replicas differ");
+    }
+  }
+
+ private:
+  static bool same(const Array& a, const Array& b) {
+    return a.shape == b.shape && std::ranges::equal(a.data, b.data, [](double x, double y) {
+             return x == y || (x != x && y != y);
+           });
+  }
+
+  bool first_replica(std::size_t d, const Spec& spec) const {
+    const AtomMask distinct = atoms_in(spec.dims) | spec.partial;
+    for (std::size_t a = 0; a < mesh_.atoms.size(); ++a) {
+      if (!has(distinct, static_cast<int>(a)) && places_[d][a] != 0) return false;
+    }
+    return true;
+  }
+
+  Mesh mesh_;
+  std::vector<std::vector<std::int64_t>> places_;
+};
+
+class Interpreter {
+ public:
+  explicit Interpreter(const Devices& devices) : devices_(devices) {}
+
+  std::vector<PerDevice> run(const Program& p, const std::vector<PerDevice>& inputs) const {
+    std::vector<PerDevice> values(p.values().size());
+    for (std::size_t i = 0; i < inputs.size(); ++i) values[at(p.inputs()[i])] = inputs[i];
+    for (const Node& n : p.nodes()) {
+      std::vector<PerDevice> operands;
+      for (const int id : n.operands) operands.push_back(values[at(id)]);
+      std::vector<PerDevice> results = node(p, n, operands);
+      for (int i = 0; i < n.result_count; ++i) {
+        const ValueInfo& info = p.values()[at(n.first_result + i)];
+        const std::string what = format("{} %{} {}", p.name(), n.first_result + i, n.op->name);
+        for (const Array& a : results[at(i)])
+          DEW_CHECK(a.shape == info.type.shape, what + ": shape");
+        devices_.check_replicas(results[at(i)], info.shards, what);
+        values[at(n.first_result + i)] = std::move(results[at(i)]);
+      }
+    }
+    std::vector<PerDevice> outputs;
+    for (const Output& o : p.outputs()) outputs.push_back(values[at(o.value)]);
+    return outputs;
+  }
+
+ private:
+  std::vector<PerDevice> node(const Program& p, const Node& n,
+                              const std::vector<PerDevice>& operands) const {
+    if (n.op == &scan_op) return scan(std::get<ScanAttrs>(n.attrs), operands);
+    if (n.op->has(kCollective)) return {collective(n, operands)};
+    if (const auto* head = std::get_if<HeadAttrs>(&n.attrs); head && !head->atoms.empty())
+      return head_loss(p, n, *head, operands);
+    std::vector<PerDevice> out(at(n.result_count));
+    for (std::size_t d = 0; d < devices_.count(); ++d) {
+      std::vector<Array> x;
+      for (const PerDevice& o : operands) x.push_back(o[d]);
+      append(out, n.op->reference(n.attrs, x, types(p, n)));
+    }
+    return out;
+  }
+
+  static std::vector<Type> types(const Program& p, const Node& n) {
+    std::vector<Type> out;
+    for (int i = 0; i < n.result_count; ++i) out.push_back(p.values()[at(n.first_result + i)].type);
+    return out;
+  }
+
+  static void append(std::vector<PerDevice>& out, std::vector<Array> results) {
+    for (std::size_t i = 0; i < results.size(); ++i) out[i].push_back(std::move(results[i]));
+  }
+
+  std::vector<PerDevice> scan(const ScanAttrs& s, const std::vector<PerDevice>& operands) const {
+    const auto carries = at(s.carries), slices = at(s.slices);
+    std::vector<PerDevice> carry(operands.begin(), operands.begin() + s.carries);
+    std::vector<std::vector<PerDevice>> made(at(s.length));
+    for (std::int64_t trip = 0; trip < s.length; ++trip) {
+      const std::int64_t i = s.reverse ? s.length - 1 - trip : trip;
+      std::vector<PerDevice> in = carry;
+      for (std::size_t k = carries; k < operands.size(); ++k) {
+        in.push_back(operands[k]);
+        for (Array& x : in.back()) {
+          if (k >= carries + slices) continue;
+          x = cut(x, 0, s.length, i);
+          x.shape.erase(x.shape.begin());
+        }
+      }
+      std::vector<PerDevice> out = run(*s.body, in);
+      made[at(i)].assign(out.begin() + s.carries, out.end());
+      out.resize(carries);
+      carry = std::move(out);
+    }
+    for (std::size_t k = 0; k < made[0].size(); ++k) carry.push_back(stack(made, k));
+    return carry;
+  }
+
+  PerDevice stack(const std::vector<std::vector<PerDevice>>& made, std::size_t k) const {
+    PerDevice out;
+    for (std::size_t d = 0; d < devices_.count(); ++d) {
+      Array all;
+      all.shape = made[0][k][d].shape;
+      all.shape.insert(all.shape.begin(), static_cast<std::int64_t>(made.size()));
+      for (const auto& one : made)
+        all.data.insert(all.data.end(), one[k][d].data.begin(), one[k][d].data.end());
+      out.push_back(std::move(all));
+    }
+    return out;
+  }
+
+  PerDevice collective(const Node& n, const std::vector<PerDevice>& operands) const {
+    const auto& g = std::get<GroupAttrs>(n.attrs);
+    PerDevice out;
+    for (std::size_t d = 0; d < devices_.count(); ++d) {
+      if (n.op == &device_index_op) {
+        out.push_back(Array(Dims{}, static_cast<double>(devices_.number(d, g.atoms))));
+      } else {
+        out.push_back(one(n, g, operands[0], d));
+      }
+    }
+    return out;
+  }
+
+  Array one(const Node& n, const GroupAttrs& g, const PerDevice& x, std::size_t d) const {
+    const std::int64_t mine = devices_.number(d, g.atoms);
+    if (n.op == &own_part_op) return cut(x[d], g.dims[0], g.members, mine);
+    if (n.op == &permute_op) return x[devices_.member(d, g.atoms, devices_.number(d, g.to))];
+    std::vector<const Array*> group;
+    for (std::int64_t m = 0; m < g.members; ++m)
+      group.push_back(&x[devices_.member(d, g.atoms, m)]);
+    if (n.op == &all_gather_op) return join(group, g.dims[0]);
+    if (n.op == &all_to_all_op) return cut(join(group, g.dims[0]), g.dims[1], g.members, mine);
+    Array sum(x[d].shape);
+    for (const Array* m : group) {
+      for (std::size_t i = 0; i < sum.data.size(); ++i) sum.data[i] += m->data[i];
+    }
+    return n.op == &all_reduce_op ? sum : cut(sum, g.dims[0], g.members, mine);
+  }
+
+  // The op on the whole vocabulary; the table's gradient is split again.
+  std::vector<PerDevice> head_loss(const Program& p, const Node& n, const HeadAttrs& head,
+                                   const std::vector<PerDevice>& x) const {
+    std::vector<PerDevice> out(at(n.result_count));
+    for (std::size_t d = 0; d < devices_.count(); ++d) {
+      std::vector<const Array*> tables;
+      for (std::int64_t m = 0; m < head.members; ++m)
+        tables.push_back(&x[1][devices_.member(d, head.atoms, m)]);
+      const std::size_t first = devices_.member(d, head.atoms, 0);
+      std::vector<Type> wide = types(p, n);
+      if (head.gradients) wide[5].shape[0] *= head.members;
+      std::vector<Array> made = n.op->reference(
+          n.attrs, std::vector<Array>{x[0][d], join(tables, 0), x[2][first], x[3][d]}, wide);
+      if (head.gradients) made[5] = cut(made[5], 0, head.members, devices_.number(d, head.atoms));
+      append(out, std::move(made));
+    }
+    return out;
+  }
+
+  const Devices& devices_;
+};
+
+// Registers of all devices, and runs of call lists over them.
+class Machine {
+ public:
+  Machine(const Partitioned& partitioned, const Module& whole, const Mesh& mesh)
+      : partitioned_(partitioned), whole_(whole), devices_(mesh) {
+    registers_.resize(whole.registers.size());
+  }
+
+  void set(const std::string& name, const Array& whole) {
+    const auto r = at(whole_.register_index(name));
+    registers_[r] = devices_.split(whole, partitioned_.registers[r]);
+  }
+
+  Array get(const std::string& name) const {
+    const auto r = at(whole_.register_index(name));
+    return devices_.whole(registers_[r], partitioned_.registers[r], whole_.registers[r].type.shape);
+  }
+
+  void run(const std::string& list) {
+    const Module& m = partitioned_.module;
+    for (const Call& call : m.lists[at(m.list_index(list))].calls) {
+      std::vector<PerDevice> inputs;
+      for (std::size_t i = 0; i < call.inputs.size(); ++i) {
+        inputs.push_back(registers_[at(call.inputs[i])]);
+        DEW_CHECK(!inputs.back().empty(),
+                  "nothing in register " + m.registers[at(call.inputs[i])].name);
+        for (Array& x : inputs.back()) {
+          if (!call.sliced[i]) continue;
+          x = cut(x, 0, x.shape[0], call.micro);
+          x.shape.erase(x.shape.begin());
+        }
+      }
+      const std::vector<PerDevice> out =
+          Interpreter(devices_).run(m.programs[at(call.program)], inputs);
+      for (std::size_t i = 0; i < out.size(); ++i) registers_[at(call.outputs[i])] = out[i];
+    }
+  }
+
+ private:
+  const Partitioned& partitioned_;
+  const Module& whole_;
+  Devices devices_;
+  std::vector<PerDevice> registers_;
+};
+
+}  // namespace dew::lockstep
