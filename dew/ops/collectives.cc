@@ -77,22 +77,23 @@ FactorRule factors(const Attrs&, Types, Types) {
   fail(ErrorCode::internal, "a program with collectives is partitioned already");
 }
 
-consteval OpDef collective(const char* name, std::vector<Type> (*infer)(const Attrs&, Types)) {
+consteval OpDef collective(const char* name, std::vector<Type> (*infer)(const Attrs&, Types),
+                           std::uint32_t traits = 0) {
   return op_row({.name = name,
                  .infer = infer,
                  .factors = factors,
                  .reference = reference,
-                 .traits = kCollective});
+                 .traits = kCollective | traits});
 }
 
 }  // namespace
 
 constinit const OpDef all_reduce_op = collective("all_reduce", infer_same);
-constinit const OpDef all_gather_op = collective("all_gather", infer_gather);
+constinit const OpDef all_gather_op = collective("all_gather", infer_gather, kView);
 constinit const OpDef reduce_scatter_op = collective("reduce_scatter", infer_part);
-constinit const OpDef all_to_all_op = collective("all_to_all", infer_all_to_all);
-constinit const OpDef permute_op = collective("permute", infer_permute);
-constinit const OpDef own_part_op = collective("own_part", infer_part);
+constinit const OpDef all_to_all_op = collective("all_to_all", infer_all_to_all, kView);
+constinit const OpDef permute_op = collective("permute", infer_permute, kView);
+constinit const OpDef own_part_op = collective("own_part", infer_part, kView);
 constinit const OpDef device_index_op = collective("device_index", infer_index);
 
 Value all_reduce(Value x, GroupAttrs group) {

@@ -63,8 +63,8 @@ void allocate(Draft& draft) {
   }
 }
 
-Plan make_plan(const Program& program, std::span<const int> replaces) {
-  Draft draft = lower(program);
+Plan make_plan(const Program& program, std::span<const int> replaces, const Dims& atom_sizes) {
+  Draft draft = lower(program, atom_sizes);
   share_buffers(draft, replaces);
   allocate(draft);
   return std::move(draft.plan);

@@ -31,8 +31,6 @@ class Fuser {
   }
 
  private:
-  const Type& type_of(int value) const { return p_.values()[static_cast<std::size_t>(value)].type; }
-
   void join(int n, int unit) {
     units_[static_cast<std::size_t>(unit)].nodes.push_back(n);
     unit_of_[static_cast<std::size_t>(n)] = unit;
@@ -75,8 +73,12 @@ class Fuser {
     const Unit& u = units_[static_cast<std::size_t>(unit)];
     if (!u.pointwise || u.nodes.size() >= kMaxOps) return false;
     const Node& first = p_.nodes()[static_cast<std::size_t>(u.nodes.front())];
-    return type_of(first.first_result).shape == type_of(node.first_result).shape;
+    const ValueInfo &a = p_.values()[static_cast<std::size_t>(first.first_result)],
+                    &b = p_.values()[static_cast<std::size_t>(node.first_result)];
+    return a.type.shape == b.type.shape && same_atoms(a.shards, b.shards) && a.stacked == b.stacked;
   }
+
+  static bool same_atoms(const Dims& a, const Dims& b) { return std::ranges::is_permutation(a, b); }
 
   bool detour(const Node& node, int unit) const {
     std::vector<bool> seen(units_.size(), false);

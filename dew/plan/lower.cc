@@ -6,62 +6,25 @@
 #include "dew/ops/ops.h"
 #include "dew/plan/fuse.h"
 #include "dew/plan/passes.h"
+#include "dew/plan/seen.h"
 
 namespace dew {
 namespace {
 
-View whole(int buffer, const Type& type) {
-  return {buffer, type, row_major_strides(type.shape), 0, 0};
-}
-
-// Strides after a reshape, if the old strides allow it without a copy.
-bool reshape_strides(const View& v, const Dims& shape, Dims& out) {
-  out.assign(shape.size(), 0);
-  std::size_t i = 0;  // of the old dimensions
-  for (std::size_t j = 0; j < shape.size();) {
-    // Take runs of old and new dimensions of equal product.
-    std::size_t i_end = i + 1, j_end = j + 1;
-    if (i >= v.type.shape.size()) {
-      if (shape[j] != 1) return false;
-      out[j++] = 1;
-      continue;
-    }
-    std::int64_t old_size = v.type.shape[i], new_size = shape[j];
-    while (old_size != new_size) {
-      if (old_size < new_size) {
-        if (i_end == v.type.shape.size()) return false;
-        old_size *= v.type.shape[i_end++];
-      } else {
-        if (j_end == shape.size()) return false;
-        new_size *= shape[j_end++];
-      }
-    }
-    for (std::size_t d = i; d + 1 < i_end; ++d) {
-      if (v.strides[d] != v.strides[d + 1] * v.type.shape[d + 1]) return false;
-    }
-    std::int64_t stride = v.strides[i_end - 1];
-    for (std::size_t d = j_end; d-- > j;) {
-      out[d] = stride;
-      stride *= shape[d];
-    }
-    i = i_end;
-    j = j_end;
-  }
-  return true;
-}
+std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
 
 // One program (top level or body) on its way into the plan.
 struct Frame {
   const Program& program;
   int loop = -1;
-  std::vector<View> views;  // of values lowered so far; buffer -1: not yet
+  std::vector<Seen> seen;  // of values lowered so far; buffer -1: not yet
   std::vector<bool> absorbed = absorbed_conversions(program);
 };
 
 class Lowering {
  public:
-  explicit Lowering(const Program& program)
-      : top_{program, -1, std::vector<View>(program.values().size())} {
+  Lowering(const Program& program, const Dims& atom_sizes)
+      : atom_sizes_(atom_sizes), top_{program, -1, std::vector<Seen>(program.values().size())} {
     draft_.plan.name = program.name();
   }
 
@@ -69,26 +32,24 @@ class Lowering {
     const Program& p = top_.program;
     for (std::size_t i = 0; i < p.inputs().size(); ++i) {
       const int id = p.inputs()[i];
-      const int buffer = new_buffer(type_of(top_, id), -1);
+      top_.seen[at(id)] = new_value(info_of(top_, id), -1);
       draft_.plan.buffers.back().kind = BufferKind::input;
       draft_.plan.buffers.back().index = static_cast<int>(i);
-      top_.views[static_cast<std::size_t>(id)] = whole(buffer, type_of(top_, id));
     }
     lower_nodes(top_);
     for (std::size_t i = 0; i < p.outputs().size(); ++i) {
-      const View from = view(top_, p.outputs()[i].value);
-      const int buffer = new_buffer(from.type, -1);
+      const Seen from = seen(top_, p.outputs()[i].value);
+      const Seen to = new_value(info_of(top_, p.outputs()[i].value), -1);
       draft_.plan.buffers.back().kind = BufferKind::output;
       draft_.plan.buffers.back().index = static_cast<int>(i);
-      copy(from, whole(buffer, from.type), "output " + p.outputs()[i].name);
+      copy(from, to, "output " + p.outputs()[i].name);
     }
     return std::move(draft_);
   }
 
  private:
-  static const Type& type_of(const Frame& f, int id) {
-    return f.program.values()[static_cast<std::size_t>(id)].type;
-  }
+  static const ValueInfo& info_of(const Frame& f, int id) { return f.program.values()[at(id)]; }
+  static const Type& type_of(const Frame& f, int id) { return info_of(f, id).type; }
 
   int new_buffer(const Type& type, int loop) {
     Buffer buffer;
@@ -98,76 +59,107 @@ class Lowering {
     return static_cast<int>(draft_.plan.buffers.size()) - 1;
   }
 
-  void copy(const View& from, const View& to, std::string name) {
+  Seen new_memory(const Type& local, const Dims& atoms, bool stacked, int loop) {
+    Layout layout = layout_of(local, atoms, stacked, atom_sizes_);
+    layout.seen.view.buffer = new_buffer(layout.memory, loop);
+    return std::move(layout.seen);
+  }
+  Seen new_value(const ValueInfo& info, int loop) {
+    return new_memory(info.type, info.shards, info.stacked, loop);
+  }
+  Seen new_result(Frame& f, int id) { return f.seen[at(id)] = new_value(info_of(f, id), f.loop); }
+
+  void copy(const Seen& from, const Seen& to, std::string name) {
+    const bool stacked = lies_stacked(to);
     Step step;
-    step.inputs = {from};
-    step.outputs = {to};
+    step.inputs = {expanded(from, to.atoms, stacked, atom_sizes_)};
+    step.outputs = {expanded(to, to.atoms, stacked, atom_sizes_)};
     step.name = std::move(name);
     draft_.plan.steps.push_back(std::move(step));
   }
 
-  // How value `id` is seen; views and constants are lowered when first asked for.
-  View view(Frame& f, int id) {
-    View& known = f.views[static_cast<std::size_t>(id)];
-    if (known.buffer >= 0) return known;
-    const ValueInfo& info = f.program.values()[static_cast<std::size_t>(id)];
+  // The first local dimension lies outside of the atoms.
+  static bool lies_stacked(const Seen& x) {
+    return !x.atoms.empty() && !x.view.strides.empty() &&
+           x.view.strides.front() > x.strides.front();
+  }
+
+  // How value `id` is seen; what only moves and constants are lowered when first asked for.
+  Seen seen(Frame& f, int id) {
+    if (f.seen[at(id)].view.buffer >= 0) return f.seen[at(id)];
+    const ValueInfo& info = info_of(f, id);
     DEW_CHECK(info.node >= 0, format("{}: input {} is not bound", f.program.name(), info.name));
-    const Node& node = f.program.nodes()[static_cast<std::size_t>(info.node)];
-    if (f.absorbed[static_cast<std::size_t>(info.node)]) return known = view(f, node.operands[0]);
+    const Node& node = f.program.nodes()[at(info.node)];
+    if (f.absorbed[at(info.node)]) return f.seen[at(id)] = seen(f, node.operands[0]);
     DEW_CHECK(needs_no_step(node),
               format("{}: %{} is used before it is made", f.program.name(), id));
-    View made = node.operands.empty() ? constant_view(node, info.type) : look(f, node, info.type);
-    return f.views[static_cast<std::size_t>(id)] = made;
+    return f.seen[at(id)] =
+               node.operands.empty() ? constant(node, info.type) : look(f, node, info.type);
   }
 
-  // Splat constants are one element, repeated.
-  View constant_view(const Node& node, const Type& type) {
+  // Splat constants are one element, repeated. All devices have the same ones, but for their
+  // number.
+  Seen constant(const Node& node, const Type& type) {
+    if (node.op == &device_index_op) return member_numbers(std::get<GroupAttrs>(node.attrs));
     const bool splat = node.op == &constant_op;
-    Attrs attrs = node.attrs;
     Type stored = type;
-    if (splat) {
-      stored.shape.clear();
-      std::get<Fill>(attrs).type = stored;
-    }
+    if (splat) stored.shape.clear();
+    Attrs attrs = std::get<Fill>(node.attrs);
+    std::get<Fill>(attrs).type = stored;
+    Seen x{.view = {stored_constant(node.op, attrs, stored), type, row_major_strides(type.shape)},
+           .atoms = {},
+           .strides = {}};
+    if (splat) x.view.strides.assign(type.shape.size(), 0);
+    return x;
+  }
+
+  Seen member_numbers(const GroupAttrs& group) {
+    const Type counted{DType::i32, {group.members}};
+    Seen x{.view = {stored_constant(&iota_op, Fill{counted, 0}, counted), counted, {1}},
+           .atoms = {},
+           .strides = {}};
+    GroupAttrs along_first = group;
+    along_first.dims = {0};
+    x = own_part_view(std::move(x), along_first, atom_sizes_);
+    x.view.type.shape.clear();
+    x.view.strides.clear();
+    return x;
+  }
+
+  int stored_constant(const OpDef* op, const Attrs& attrs, const Type& type) {
     for (std::size_t b = 0; b < draft_.plan.buffers.size(); ++b) {
       const Buffer& other = draft_.plan.buffers[b];
-      if (other.kind == BufferKind::constant && other.op == node.op && other.attrs == attrs) {
-        return constant_seen_as(static_cast<int>(b), type, splat);
-      }
+      if (other.kind == BufferKind::constant && other.op == op && other.attrs == attrs)
+        return static_cast<int>(b);
     }
-    const int buffer = new_buffer(stored, -1);
+    const int buffer = new_buffer(type, -1);
     Buffer& made = draft_.plan.buffers.back();
     made.kind = BufferKind::constant;
-    made.op = node.op;
+    made.op = op;
     made.attrs = attrs;
-    return constant_seen_as(buffer, type, splat);
+    return buffer;
   }
 
-  static View constant_seen_as(int buffer, const Type& type, bool splat) {
-    View v = whole(buffer, type);
-    if (splat) v.strides.assign(type.shape.size(), 0);
-    return v;
-  }
-
-  View look(Frame& f, const Node& node, const Type& type) {
-    View v = view(f, node.operands.front());
+  Seen look(Frame& f, const Node& node, const Type& type) {
+    Seen x = seen(f, node.operands.front());
+    if (node.op->has(kCollective)) return moved(f, node, std::move(x));
+    View& v = x.view;
     if (node.op == &reshape_op) {
-      Dims strides;
-      if (!reshape_strides(v, type.shape, strides)) {
-        v = dense(f, v);
-        strides = row_major_strides(type.shape);
+      std::optional<Dims> strides = reshaped_strides(v.type.shape, v.strides, type.shape);
+      if (!strides) {
+        x = dense(f, x);
+        strides = reshaped_strides(v.type.shape, v.strides, type.shape);
       }
-      v.strides = strides;
+      v.strides = *strides;
     } else if (node.op == &broadcast_op) {
       const Dims& dims = std::get<NewShape>(node.attrs).dims;
       Dims strides(type.shape.size(), 0);
-      for (std::size_t d = 0; d < dims.size(); ++d)
-        strides[static_cast<std::size_t>(dims[d])] = v.strides[d];
+      for (std::size_t d = 0; d < dims.size(); ++d) strides[at(dims[d])] = v.strides[d];
       v.strides = strides;
     } else if (node.op == &transpose_op) {
-      const Dims& order = std::get<Permutation>(node.attrs).order;
       Dims strides;
-      for (const std::int64_t d : order) strides.push_back(v.strides[static_cast<std::size_t>(d)]);
+      for (const std::int64_t d : std::get<Permutation>(node.attrs).order)
+        strides.push_back(v.strides[at(d)]);
       v.strides = strides;
     } else {
       DEW_CHECK(node.op == &slice_op, format("{} is not known as a view", node.op->name));
@@ -175,51 +167,231 @@ class Lowering {
       for (std::size_t d = 0; d < start.size(); ++d) v.offset += start[d] * v.strides[d];
     }
     v.type = type;
-    return v;
+    return x;
   }
 
-  // The same elements, row-major without gaps; a copy if they are not.
-  View dense(Frame& f, const View& v) {
-    if (is_dense(v)) return v;
-    View made = whole(new_buffer(v.type, f.loop), v.type);
-    copy(v, made, "dense");
+  // Collectives that send but compute nothing: with all devices' parts in one memory they are other
+  // views of it, after a copy where the parts do not lie in a row.
+  Seen moved(Frame& f, const Node& node, Seen x) {
+    const auto& group = std::get<GroupAttrs>(node.attrs);
+    if (node.op == &own_part_op) return own_part_view(std::move(x), group, atom_sizes_);
+    const bool gathers = node.op == &all_gather_op || node.op == &all_to_all_op;
+    const auto view = [&](const Seen& from) {
+      return gathers ? gathered_view(from, group, atom_sizes_)
+                     : permuted_view(from, group, atom_sizes_);
+    };
+    std::optional<Seen> out = view(x);
+    if (!out) out = view(gathers ? in_a_row(f, x, group) : dense(f, x));
+    DEW_CHECK(out.has_value(), format("{} of parts that do not lie in a row", node.op->name));
+    if (node.op == &all_to_all_op) return own_part_view(std::move(*out), group, atom_sizes_);
+    return *out;
+  }
+
+  // A copy in which the members' parts of a dimension follow one another.
+  Seen in_a_row(Frame& f, const Seen& x, const GroupAttrs& group) {
+    Dims rest;
+    for (const std::int64_t a : x.atoms) {
+      if (!contains(group.atoms, a)) rest.push_back(a);
+    }
+    Type whole = x.view.type;
+    whole.shape[at(group.dims.front())] *= group.members;
+    GroupAttrs parts = group;
+    parts.dims = {group.dims.front()};
+    const Seen made =
+        own_part_view(new_memory(whole, rest, lies_stacked(x), f.loop), parts, atom_sizes_);
+    copy(x, made, "gather");
+    return made;
+  }
+
+  // The same elements with atoms and dimensions in order, without gaps; a copy if they are not.
+  Seen dense(Frame& f, const Seen& x) { return dense(f, x, x.atoms); }
+  Seen dense(Frame& f, const Seen& x, const Dims& atoms) {
+    if (is_dense(expanded(x, atoms, false, atom_sizes_))) {
+      Seen same = x;
+      same.view.strides = row_major_strides(x.view.type.shape);  // dimensions of 1 had any
+      same.atoms = atoms;
+      same.strides.clear();
+      for (const std::int64_t a : atoms) same.strides.push_back(x.stride(a));
+      return same;
+    }
+    const Seen made = new_memory(x.view.type, atoms, false, f.loop);
+    copy(x, made, "dense");
     return made;
   }
 
   void lower_nodes(Frame& f) {
     for (const Unit& unit : fuse(f.program)) {
-      const Node& first = f.program.nodes()[static_cast<std::size_t>(unit.nodes.front())];
+      const Node& first = f.program.nodes()[at(unit.nodes.front())];
       if (unit.pointwise) {
         lower_group(f, unit);
       } else if (first.op == &scan_op) {
         lower_scan(f, first);
+      } else if (first.op == &dot_op) {
+        lower_dot(f, first);
+      } else if (first.op == &all_reduce_op || first.op == &reduce_scatter_op) {
+        lower_sum(f, first);
       } else {
         lower_node(f, first);
       }
     }
   }
 
-  View new_result(Frame& f, int id) {
-    const View v = whole(new_buffer(type_of(f, id), f.loop), type_of(f, id));
-    return f.views[static_cast<std::size_t>(id)] = v;
+  static Step step_of(const Node& node) {
+    Step step;
+    step.op = node.op;
+    step.attrs = node.attrs;
+    step.name = format("%{} {}", node.first_result, node.op->name);
+    return step;
   }
 
-  void lower_node(Frame& f, const Node& node) {
-    Step step{
-        .op = node.op, .attrs = node.attrs, .group = {}, .inputs = {}, .outputs = {}, .name = {}};
-    step.name = format("%{} {}", node.first_result, node.op->name);
+  void lower_dot(Frame& f, const Node& node) {
+    std::vector<Seen> in;
     for (const int id : node.operands) {
-      const View v = view(f, id);
-      // Products and copies read any strides; a base of zeros is repeated; all other kernels read
-      // rows.
-      const bool any_strides =
-          node.op == &dot_op || (node.op->has(kAccumulates) && step.inputs.empty());
-      const bool repeats = std::ranges::find(v.strides, 0) != v.strides.end();
-      step.inputs.push_back(any_strides && (node.op != &dot_op || !repeats) ? v : dense(f, v));
+      const Seen x = seen(f, id);
+      const bool repeats = std::ranges::find(x.view.strides, 0) != x.view.strides.end();
+      in.push_back(repeats ? dense(f, x) : x);
     }
-    for (int i = 0; i < node.result_count; ++i)
-      step.outputs.push_back(new_result(f, node.first_result + i));
+    const Seen out = new_result(f, node.first_result);
+    Step step = step_of(node);
+    place_dot(step, in[0], in[1], out, atom_sizes_);
     draft_.plan.steps.push_back(std::move(step));
+  }
+
+  // A sum over devices is a sum over the dimensions of a group's atoms.
+  void lower_sum(Frame& f, const Node& node) {
+    const auto& group = std::get<GroupAttrs>(node.attrs);
+    Seen x = seen(f, node.operands[0]);
+    const bool stacked = lies_stacked(x);
+    if (!is_dense(expanded(x, x.atoms, stacked, atom_sizes_))) x = dense(f, x);
+    const bool outside = lies_stacked(x);
+    Dims rest, summed;
+    for (std::size_t i = 0; i < x.atoms.size(); ++i) {
+      if (contains(group.atoms, x.atoms[i])) {
+        summed.push_back(static_cast<std::int64_t>(i) + (outside ? 1 : 0));
+      } else {
+        rest.push_back(x.atoms[i]);
+      }
+    }
+    Seen sum = new_memory(x.view.type, rest, outside, f.loop);
+    Step step = step_of(node);
+    step.op = &reduce_sum_op;
+    step.attrs = Axes{summed};
+    step.inputs = {expanded(x, x.atoms, outside, atom_sizes_)};
+    step.outputs = {expanded(sum, rest, outside, atom_sizes_)};
+    draft_.plan.steps.push_back(std::move(step));
+    const bool scatters = node.op == &reduce_scatter_op;
+    f.seen[at(node.first_result)] =
+        scatters ? own_part_view(std::move(sum), group, atom_sizes_) : sum;
+  }
+
+  // An op with a kernel for rows that lie one after another.
+  void lower_node(Frame& f, const Node& node) {
+    Step step = step_of(node);
+    std::vector<Seen> in;
+    std::vector<Type> out;
+    std::vector<Dims> out_atoms;
+    for (const int id : node.operands) in.push_back(seen(f, id));
+    for (int i = 0; i < node.result_count; ++i) {
+      out.push_back(type_of(f, node.first_result + i));
+      out_atoms.push_back(info_of(f, node.first_result + i).shards);
+    }
+    GroupAttrs vocabulary;
+    if (auto* head = std::get_if<HeadAttrs>(&step.attrs); head && !head->atoms.empty())
+      vocabulary = take_whole_vocabulary(f, *head, in, out, out_atoms);
+    std::vector<Type> types;
+    for (const Seen& x : in) types.push_back(x.view.type);
+    const FactorRule rule = node.op->factors(step.attrs, types, out);
+    const AtomUse use = use_of_atoms(rule, in, out_atoms);
+    for (const std::int64_t a : use.looped) step.outer.push_back(atom_sizes_[at(a)]);
+    for (std::size_t i = 0; i < in.size(); ++i) {
+      const bool rows = has_factor_first(rule.operands[i], use.factor);
+      const bool base = node.op->has(kAccumulates) && i == 0;
+      step.inputs.push_back(operand_view(f, node, in[i], use, in.front(), rows, base));
+    }
+    for (std::size_t i = 0; i < out.size(); ++i) {
+      const Seen made = new_operand(f, out[i], out_atoms[i], use, in);
+      const bool rows = has_factor_first(rule.results[i], use.factor);
+      step.outputs.push_back(use.elementwise
+                                 ? expanded(made, made.atoms, lies_stacked(made), atom_sizes_)
+                                 : part_at_position(made, use, rows, atom_sizes_));
+      f.seen[at(node.first_result + static_cast<int>(i))] =
+          vocabulary.members > 1 && i == 5 ? own_part_view(made, vocabulary, atom_sizes_) : made;
+    }
+    draft_.plan.steps.push_back(std::move(step));
+  }
+
+  static bool has_factor_first(const FactorRule::DimFactors& dims, int factor) {
+    return factor >= 0 && !dims.empty() && dims.front() == std::vector<int>{factor};
+  }
+
+  // Memory of a result: with the atoms that the step loops over outermost; element by element, in
+  // the order of the operands.
+  Seen new_operand(Frame& f, const Type& type, const Dims& atoms, const AtomUse& use,
+                   const std::vector<Seen>& in) {
+    if (use.elementwise) return new_memory(type, in[0].atoms, lies_stacked(in[0]), f.loop);
+    Dims order;
+    for (const auto* list : {&use.looped, &use.merged}) {
+      for (const std::int64_t a : *list) {
+        if (contains(atoms, a)) order.push_back(a);
+      }
+    }
+    return new_memory(type, order, false, f.loop);
+  }
+
+  View operand_view(Frame& f, const Node& node, const Seen& x, const AtomUse& use,
+                    const Seen& first, bool rows, bool base) {
+    if (use.elementwise) {
+      if (x.view.type.rank() == 0) return x.view;
+      return in_order_of(f, x, first);
+    }
+    // Reductions read any strides, and a base is replaced in place or copied by its kernel.
+    const bool any_strides = base || node.op == &sum_squares_op || node.op == &reduce_sum_op ||
+                             node.op == &reduce_max_op;
+    if (any_strides && use.merged.empty()) return part_at_position(x, use, rows, atom_sizes_);
+    Dims order;
+    for (const std::int64_t a : use.looped) {
+      if (x.has(a)) order.push_back(a);
+    }
+    const auto looped = static_cast<std::ptrdiff_t>(order.size());
+    if (rows) order.insert(order.end(), use.merged.begin(), use.merged.end());
+    // Positions may lie anywhere; what one of them reads is dense.
+    const Dims inner(order.begin() + looped, order.end());
+    const bool fits = is_dense(expanded(x, inner, false, atom_sizes_));
+    return part_at_position(fits ? x : copied(f, x, order), use, rows, atom_sizes_);
+  }
+
+  Seen copied(Frame& f, const Seen& x, const Dims& atoms) {
+    const Seen made = new_memory(x.view.type, atoms, false, f.loop);
+    copy(x, made, "dense");
+    return made;
+  }
+
+  // All parts as one array that lies as `first` does.
+  View in_order_of(Frame& f, const Seen& x, const Seen& first) {
+    const bool stacked = lies_stacked(first);
+    const View v = expanded(x, first.atoms, stacked, atom_sizes_);
+    if (is_dense(v)) return v;
+    const Seen made = new_memory(x.view.type, first.atoms, stacked, f.loop);
+    copy(x, made, "dense");
+    return expanded(made, first.atoms, stacked, atom_sizes_);
+  }
+
+  // With all parts of the vocabulary in one memory the op needs no reductions of its own: it sees
+  // the whole table, and labels that count from its beginning, as the first member has them.
+  GroupAttrs take_whole_vocabulary(Frame& f, HeadAttrs& head, std::vector<Seen>& in,
+                                   std::vector<Type>& out, std::vector<Dims>& out_atoms) {
+    const GroupAttrs group{.atoms = head.atoms, .members = head.members, .dims = {0}, .to = {}};
+    std::optional<Seen> table = gathered_view(in[1], group, atom_sizes_);
+    if (!table) table = gathered_view(in_a_row(f, in[1], group), group, atom_sizes_);
+    in[1] = *table;
+    for (const std::int64_t a : group.atoms) remove_atom(in[2], a);
+    if (head.gradients) {
+      out[5].shape[0] *= group.members;
+      std::erase_if(out_atoms[5], [&](std::int64_t a) { return contains(group.atoms, a); });
+    }
+    head.atoms.clear();
+    head.members = 1;
+    return group;
   }
 
   void lower_group(Frame& f, const Unit& unit) {
@@ -235,33 +407,44 @@ class Lowering {
 
     Step build() {
       const Program& p = f_.program;
-      const Node& first = p.nodes()[static_cast<std::size_t>(unit_.nodes.front())];
-      step_.group.shape = type_of(f_, first.first_result).shape;
+      const Node& first = p.nodes()[at(unit_.nodes.front())];
+      const ValueInfo& info = info_of(f_, first.first_result);
+      place(info);
       for (const int n : unit_.nodes) {
-        for (const int id : p.nodes()[static_cast<std::size_t>(n)].operands) add_input(id);
+        for (const int id : p.nodes()[at(n)].operands) add_input(id);
       }
       int next = static_cast<int>(step_.inputs.size());
-      for (const int n : unit_.nodes)
-        registers_[p.nodes()[static_cast<std::size_t>(n)].first_result] = next++;
-      for (const int n : unit_.nodes) add_op(p.nodes()[static_cast<std::size_t>(n)]);
+      for (const int n : unit_.nodes) registers_[p.nodes()[at(n)].first_result] = next++;
+      for (const int n : unit_.nodes) add_op(p.nodes()[at(n)]);
       add_outputs();
       step_.name = format("%{} fused", first.first_result);
       return std::move(step_);
     }
 
    private:
+    // The iteration space is a result's memory.
+    void place(const ValueInfo& info) {
+      const Layout layout = layout_of(info.type, info.shards, info.stacked, lowering_.atom_sizes_);
+      atoms_ = info.shards;
+      stacked_ = info.stacked;
+      step_.group.shape = layout.memory.shape;
+    }
+
     bool made_here(int id) const {
-      const int n = f_.program.values()[static_cast<std::size_t>(id)].node;
+      const int n = f_.program.values()[at(id)].node;
       return n >= 0 && std::ranges::binary_search(unit_.nodes, n);
     }
 
     void add_input(int id) {
       if (made_here(id) || registers_.contains(id)) return;
-      View v = lowering_.view(f_, id);
-      if (v.type.shape != step_.group.shape) {  // rank 0 stands for all
-        v.type.shape = step_.group.shape;
-        v.strides.assign(step_.group.shape.size(), 0);
+      Seen x = lowering_.seen(f_, id);
+      const Type& type = type_of(f_, id);
+      if (type.rank() == 0) {  // stands for all
+        const Type& result = type_of(f_, f_.program.nodes()[at(unit_.nodes.front())].first_result);
+        x.view.type.shape = result.shape;
+        x.view.strides.assign(result.shape.size(), 0);
       }
+      const View v = expanded(x, atoms_, stacked_, lowering_.atom_sizes_);
       registers_[id] = static_cast<int>(step_.inputs.size());
       step_.group.inputs.push_back(v.type.dtype);
       step_.inputs.push_back(v);
@@ -289,7 +472,9 @@ class Lowering {
         const int id = p.nodes()[static_cast<std::size_t>(n)].first_result;
         if (!used[static_cast<std::size_t>(id)]) continue;
         step_.group.outputs.push_back(registers_.at(id));
-        step_.outputs.push_back(lowering_.new_result(f_, id));
+        const Seen made = lowering_.new_memory(type_of(f_, id), atoms_, stacked_, f_.loop);
+        f_.seen[at(id)] = made;
+        step_.outputs.push_back(expanded(made, atoms_, stacked_, lowering_.atom_sizes_));
       }
     }
 
@@ -297,92 +482,95 @@ class Lowering {
     Frame& f_;
     const Unit& unit_;
     Step step_;
+    Dims atoms_;
+    bool stacked_ = false;
     std::map<int, int> registers_;
   };
 
   // What a body input looks like from inside a loop.
-  static View slice_of(const View& stacked, const Type& type) {
-    View v = stacked;
-    v.type = type;
-    v.loop_stride = stacked.strides.front();
-    v.strides.erase(v.strides.begin());
-    return v;
+  static Seen slice_of(const Seen& stacked, const Type& type) {
+    Seen x = stacked;
+    x.view.type = type;
+    x.view.loop_stride = stacked.view.strides.front();
+    x.view.strides.erase(x.view.strides.begin());
+    return x;
   }
 
   void lower_scan(Frame& f, const Node& node) {
     const auto& attrs = std::get<ScanAttrs>(node.attrs);
     const Program& body = *attrs.body;
     DEW_CHECK(f.loop < 0, "a scan inside a scan is not planned yet: " + body.name());
-    const auto carries = static_cast<std::size_t>(attrs.carries),
-               slices = static_cast<std::size_t>(attrs.slices);
+    const auto carries = at(attrs.carries), slices = at(attrs.slices);
     const int loop = static_cast<int>(draft_.plan.loops.size());
-    Frame inner{body, loop, std::vector<View>(body.values().size())};
-    std::vector<View> carry;
+    Frame inner{body, loop, std::vector<Seen>(body.values().size())};
+    std::vector<Seen> carry;
     for (std::size_t i = 0; i < node.operands.size(); ++i) {
       const int input = body.inputs()[i];
-      const View outer = view(f, node.operands[i]);
-      View seen = outer;
+      Seen x = seen(f, node.operands[i]);
       if (i < carries) {
-        seen = whole(new_buffer(outer.type, -1), outer.type);
+        const Seen initial = x;
+        x = new_value(info_of(inner, input), -1);
         draft_.scopes.back().carried = true;
-        copy(outer, seen,
-             format("carry {} in", body.values()[static_cast<std::size_t>(input)].name));
-        carry.push_back(seen);
+        copy(initial, x, format("carry {} in", info_of(inner, input).name));
+        carry.push_back(x);
       } else if (i < carries + slices) {
-        seen = slice_of(outer, type_of(inner, input));
+        x = slice_of(x, type_of(inner, input));
       }
-      inner.views[static_cast<std::size_t>(input)] = seen;
+      inner.seen[at(input)] = x;
     }
-    std::vector<View> stacked;
+    std::vector<Seen> stacked;
     for (int i = static_cast<int>(carries); i < node.result_count; ++i) {
-      const Type& type = type_of(f, node.first_result + i);
-      stacked.push_back(whole(new_buffer(type, -1), type));
+      ValueInfo info = info_of(f, node.first_result + i);
+      info.stacked = true;
+      stacked.push_back(new_value(info, -1));
       draft_.scopes.back().carried = true;
     }
     draft_.plan.loops.push_back(
         {static_cast<int>(draft_.plan.steps.size()), 0, attrs.length, attrs.reverse});
     lower_body(inner, carry, stacked);
-    LoopRange& range = draft_.plan.loops[static_cast<std::size_t>(loop)];
+    LoopRange& range = draft_.plan.loops[at(loop)];
     range.last = static_cast<int>(draft_.plan.steps.size()) - 1;
     for (int i = 0; i < node.result_count; ++i) {
-      const auto k = static_cast<std::size_t>(i);
-      f.views[static_cast<std::size_t>(node.first_result + i)] =
-          k < carries ? carry[k] : stacked[k - carries];
+      const auto k = at(i);
+      f.seen[at(node.first_result + i)] = k < carries ? carry[k] : stacked[k - carries];
     }
+  }
+
+  static bool same_place(const Seen& x, const Seen& y) {
+    return x.view.buffer == y.view.buffer && x.view.strides == y.view.strides &&
+           x.atoms == y.atoms && x.strides == y.strides;
   }
 
   // Results that are inputs of the body are stacked before anything overwrites them; carries are
   // replaced last, through temporaries if one of them is another's old value.
-  void lower_body(Frame& inner, const std::vector<View>& carry, const std::vector<View>& stacked) {
+  void lower_body(Frame& inner, const std::vector<Seen>& carry, const std::vector<Seen>& stacked) {
     const Program& body = inner.program;
     const auto stack = [&](bool inputs) {
       for (std::size_t k = 0; k < stacked.size(); ++k) {
-        const int id = body.outputs()[carry.size() + k].value;
-        if (is_input_view(body, id) != inputs) continue;
-        const View from = view(inner, id);
-        copy(from, slice_of(stacked[k], from.type),
-             "stack " + body.outputs()[carry.size() + k].name);
+        const Output& output = body.outputs()[carry.size() + k];
+        if (is_input_view(body, output.value) != inputs) continue;
+        const Seen from = seen(inner, output.value);
+        copy(from, slice_of(stacked[k], from.view.type), "stack " + output.name);
       }
     };
     stack(true);
     lower_nodes(inner);
     stack(false);
-    std::vector<View> next;
+    std::vector<Seen> next;
     for (std::size_t k = 0; k < carry.size(); ++k) {
-      View from = view(inner, body.outputs()[k].value);
-      const bool old_carry =
-          std::ranges::any_of(carry, [&](const View& c) { return c.buffer == from.buffer; });
-      const bool itself = from.buffer == carry[k].buffer && from.strides == carry[k].strides;
-      if (old_carry && !itself) {
-        const View kept = whole(new_buffer(from.type, inner.loop), from.type);
+      Seen from = seen(inner, body.outputs()[k].value);
+      const bool old_carry = std::ranges::any_of(
+          carry, [&](const Seen& c) { return c.view.buffer == from.view.buffer; });
+      if (old_carry && !same_place(from, carry[k])) {
+        const Seen kept = new_memory(from.view.type, from.atoms, false, inner.loop);
         copy(from, kept, "keep carry");
         from = kept;
       }
       next.push_back(from);
     }
     for (std::size_t k = 0; k < carry.size(); ++k) {
-      const bool same = next[k].buffer == carry[k].buffer && next[k].strides == carry[k].strides;
-      if (!same) copy(next[k], carry[k], "carry " + body.outputs()[k].name);
+      if (!same_place(next[k], carry[k]))
+        copy(next[k], carry[k], "carry " + body.outputs()[k].name);
     }
   }
 
@@ -397,21 +585,15 @@ class Lowering {
     }
   }
 
+  const Dims atom_sizes_;
   Draft draft_;
   Frame top_;
 };
 
 }  // namespace
 
-bool is_dense(const View& view) {
-  std::int64_t expected = 1;
-  for (std::size_t d = view.type.shape.size(); d-- > 0;) {
-    if (view.type.shape[d] != 1 && view.strides[d] != expected) return false;
-    expected *= view.type.shape[d];
-  }
-  return true;
+Draft lower(const Program& program, const Dims& atom_sizes) {
+  return Lowering(program, atom_sizes).run();
 }
-
-Draft lower(const Program& program) { return Lowering(program).run(); }
 
 }  // namespace dew

@@ -16,6 +16,7 @@ struct View {
   Dims strides;                  // elements, one a dimension; 0 repeats
   std::int64_t offset = 0;       // elements from the start of the buffer
   std::int64_t loop_stride = 0;  // elements that an iteration of the enclosing loop adds
+  Dims outer = {};               // elements that a position adds, one a dimension of Step::outer
 };
 
 // One pointwise op inside a fused group. Registers 0..inputs-1 are the group's inputs, then one a
@@ -44,6 +45,11 @@ struct Step {
   FusedGroup group;
   std::vector<View> inputs, outputs;
   std::string name;  // for dumps and profiles: "%7 dot"
+  // The step runs once at every position of these sizes, views moved by their `outer` strides:
+  // parts of different devices that no dimension of the kernel can hold.
+  Dims outer = {};
+
+  std::int64_t positions() const { return element_count(outer); }
 };
 
 enum class BufferKind {
@@ -79,14 +85,23 @@ struct Plan {
   std::int64_t arena_bytes = 0;
 };
 
-// `replaces[i]` is the input that output i overwrites in place, or -1. Throws an internal Error for
-// a program it cannot plan (a scan in a scan).
-Plan make_plan(const Program& program, std::span<const int> replaces);
+// `replaces[i]` is the input that output i overwrites in place, or -1. `atom_sizes`: of the mesh
+// that the program's values are distributed over (ValueInfo::shards); the plan holds and computes
+// all devices' parts, those that are equal once. Throws an internal Error for a program it cannot
+// plan (a scan in a scan).
+Plan make_plan(const Program& program, std::span<const int> replaces, const Dims& atom_sizes = {});
+
+// The array that holds a value, all devices' parts of it: [atoms.., local..], of a stack
+// [layers, atoms.., local..].
+Type memory_type(const ValueInfo& value, const Dims& atom_sizes);
 
 // One line a step: name, operands with places, and the arena's size; for people and golden tests.
 std::string print(const Plan& plan);
 
 // True if the elements lie row-major without gaps.
 bool is_dense(const View& view);
+
+// What a step reads or writes at all positions, as one view.
+View at_all_positions(const Step& step, const View& view);
 
 }  // namespace dew

@@ -110,6 +110,20 @@ class PlanRunner {
   }
 
   void run_step(const Step& step, std::int64_t iteration) {
+    for_each_index(step.outer, [&](const Dims& position) {
+      Step here = step;
+      here.outer.clear();
+      for (auto* views : {&here.inputs, &here.outputs}) {
+        for (View& v : *views) {
+          for (std::size_t d = 0; d < position.size(); ++d) v.offset += position[d] * v.outer[d];
+          v.outer.clear();
+        }
+      }
+      run_at(here, iteration);
+    });
+  }
+
+  void run_at(const Step& step, std::int64_t iteration) {
     check_overlaps(step, iteration);
     std::vector<Array> in, out;
     std::vector<Type> types;

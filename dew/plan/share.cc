@@ -74,7 +74,8 @@ class Sharing {
   bool same_memory(const View& x, const View& y) const {
     const bool one =
         x.buffer == y.buffer || partner_[static_cast<std::size_t>(x.buffer)] == y.buffer;
-    return one && x.offset == y.offset && x.loop_stride == y.loop_stride && x.strides == y.strides;
+    return one && x.offset == y.offset && x.loop_stride == y.loop_stride &&
+           x.strides == y.strides && x.outer == y.outer;
   }
 
   static bool is_copy(const Step& s) { return s.op == nullptr && s.group.ops.empty(); }
@@ -87,7 +88,7 @@ class Sharing {
         if (!copy && !works_in_place(step(s), i, o)) continue;
         if (!copy && already_in_place(s, o)) break;
         if (!may_redirect(s, i, o, copy)) continue;
-        redirect(step(s).inputs[i].buffer, step(s).outputs[o]);
+        redirect(step(s).inputs[i].buffer, step(s).outputs[o]);  // its outer strides are not used
         if (copy) remove(s);
         break;
       }
@@ -101,14 +102,15 @@ class Sharing {
                                [&](const View& in) { return same_memory(in, st.outputs[o]); });
   }
 
+  // `v` is what a step sees at all positions.
   bool covers_whole(const View& v) {
     const Buffer& b = buffer(v.buffer);
     return v.offset == 0 && v.loop_stride == 0 && is_dense(v) && v.type.bytes() == b.type.bytes();
   }
 
   bool may_redirect(int s, std::size_t i, std::size_t o, bool copy) {
-    const View& from = step(s).inputs[i];
-    const View& to = step(s).outputs[o];
+    const View from = at_all_positions(step(s), step(s).inputs[i]);
+    const View to = at_all_positions(step(s), step(s).outputs[o]);
     const BufferScope& scope = scopes_[static_cast<std::size_t>(from.buffer)];
     if (buffer(from.buffer).kind != BufferKind::arena || from.buffer == to.buffer) return false;
     if (!covers_whole(from) || !is_dense(to)) return false;
@@ -214,10 +216,13 @@ class Sharing {
       if (maker < 0 || !covers_whole(d) || !same_memory(x, sum.outputs[0]) || !is_dense(x))
         continue;
       if (!inputs_unchanged(maker, s)) continue;
+      // d and x are both dense: what the product writes of d, it adds to the same of x.
       Step product = step(maker);
-      const Type type = product.outputs[0].type;
-      product.outputs = {seen_as(sum.outputs[0], type)};
-      product.inputs.push_back(product.outputs[0]);
+      View& to = product.outputs[0];
+      to.buffer = sum.outputs[0].buffer;
+      to.offset += sum.outputs[0].offset;
+      to.loop_stride += sum.outputs[0].loop_stride;
+      product.inputs.push_back(to);
       product.name += " +=";
       remove(maker);
       remove(s);
@@ -228,12 +233,6 @@ class Sharing {
       record(step(s).outputs[0], static_cast<std::size_t>(s), true, 0);
       return;
     }
-  }
-
-  static View seen_as(View v, const Type& type) {
-    v.strides = row_major_strides(type.shape);
-    v.type = type;
-    return v;
   }
 
   // The dot step that alone writes b, if step s alone reads it and both are in the same loop or
@@ -313,13 +312,14 @@ bool works_in_place(const Step& step, std::size_t input, std::size_t output) {
     return input == 0 && output == 0 && std::ranges::count_if(step.inputs, reads) == 1;
   }
   if (step.op != nullptr && !(step.op->has(kUpdate) && input == output)) return false;
-  if (in.type.shape != out.type.shape || in.strides != out.strides) return false;
+  if (in.type.shape != out.type.shape || in.strides != out.strides || in.outer != out.outer)
+    return false;
   // Another view of the same buffer, or another output in its place, would see half-written
   // elements.
   for (std::size_t i = 0; i < step.inputs.size(); ++i) {
     const View& other = step.inputs[i];
     if (i != input && other.buffer == in.buffer &&
-        (other.strides != in.strides || other.offset != in.offset))
+        (other.strides != in.strides || other.offset != in.offset || other.outer != in.outer))
       return false;
   }
   return true;
