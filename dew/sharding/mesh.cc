@@ -4,8 +4,17 @@
 
 #include "dew/base/error.h"
 #include "dew/base/format.h"
+#include "dew/base/nearest.h"
 
 namespace dew {
+
+MeshAxis parse_axis(std::string_view name, std::string_view where) {
+  const auto found = std::ranges::find(kMeshAxes, name);
+  if (found != kMeshAxes.end()) return static_cast<MeshAxis>(found - kMeshAxes.begin());
+  const std::vector<std::string_view> names(kMeshAxes.begin(), kMeshAxes.end());
+  fail(ErrorCode::usage, format("{}'{}' is no mesh axis, the nearest is '{}'; there are {}", where,
+                                name, nearest(name, names), fmt::join(kMeshAxes, ", ")));
+}
 
 std::int64_t Mesh::devices() const {
   std::int64_t n = 1;

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace dew {
@@ -13,6 +14,10 @@ namespace dew {
 inline constexpr std::array<const char*, 6> kMeshAxes = {"data",   "expert",   "fsdp",
                                                          "tensor", "sequence", "stage"};
 enum MeshAxis : int { kData, kExpert, kFsdp, kTensor, kSequence, kStage };
+
+// The axis of this name. Throws ErrorCode::usage, with the nearest name, if there is none; `where`
+// begins the message.
+MeshAxis parse_axis(std::string_view name, std::string_view where = "");
 
 // Sizes of the axes but data, which takes the devices that are left.
 struct MeshSpec {
