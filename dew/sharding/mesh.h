@@ -48,12 +48,27 @@ struct Mesh {
   std::vector<int> atoms_of(MeshAxis axis) const;
   // Where a device stands along each atom.
   std::vector<std::int64_t> coordinates(std::int64_t device) const;
+  // Which of the product(atoms_of) blocks of a dimension that these atoms split a device holds.
+  std::int64_t block(std::span<const int> atoms_of, std::int64_t device) const;
   bool operator==(const Mesh&) const = default;
 };
 
 // Throws ErrorCode::layout_refused, with every factor and the device count, if a factor is below 1
 // or their product does not divide `devices`, or if replicas do not divide data.
 Mesh build_mesh(const MeshSpec& spec, std::int64_t devices);
+
+// What MESH is on a command line: "fsdp=16,tensor=16", in any order, absent axes 1. Throws
+// ErrorCode::usage for what it is not, an unknown axis with the nearest one. parse_mesh() leaves
+// data to the devices and refuses it; parse_sizes() takes it too and gives the whole mesh.
+MeshSpec parse_mesh(std::string_view text);
+Mesh parse_sizes(std::string_view text);
+
+// The devices in the order in which they fill the mesh, where hosts[d] is the host of device d: as
+// they are, or with replicas above 1 and several hosts one group of hosts after the other, so that
+// every axis but data stays inside a group. Throws ErrorCode::layout_refused if the groups would
+// not be of equally many hosts and devices. REQUIRES: one host for each device.
+std::vector<std::int64_t> device_order(const Mesh& mesh, std::int64_t replicas,
+                                       std::span<const std::int64_t> hosts);
 
 // The same mesh with the atom of `axis` split in two, the major one of size `major`. REQUIRES: the
 // axis has one atom, and `major` divides it.
