@@ -23,11 +23,17 @@ Mesh mesh_of_sizes(const Sizes& sizes) {
   return mesh;
 }
 
-std::int64_t parse_size(std::string_view axis, std::string_view text) {
-  std::int64_t size = 0;
+// A whole number of at least 1.
+std::optional<std::int64_t> parse_positive(std::string_view text) {
+  std::int64_t number = 0;
   const char* end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(text.data(), end, size);
-  if (error == std::errc() && stop == end && size >= 1) return size;
+  const auto [stop, error] = std::from_chars(text.data(), end, number);
+  if (error != std::errc() || stop != end || number < 1) return std::nullopt;
+  return number;
+}
+
+std::int64_t parse_size(std::string_view axis, std::string_view text) {
+  if (const std::optional<std::int64_t> size = parse_positive(text)) return *size;
   fail(ErrorCode::usage,
        format("mesh {} = '{}', but it must be a whole number of at least 1", axis, text));
 }
@@ -147,6 +153,12 @@ Mesh parse_sizes(std::string_view text) {
   Sizes sizes = parse_axes(text);
   std::ranges::transform(sizes, sizes.begin(), or_one);
   return mesh_of_sizes(sizes);
+}
+
+std::optional<std::int64_t> parse_devices(std::string_view text) {
+  if (text == "cpu") return 1;
+  if (!text.starts_with("cpu:")) return std::nullopt;
+  return parse_positive(text.substr(4));
 }
 
 std::vector<std::int64_t> device_order(const Mesh& mesh, std::int64_t replicas,

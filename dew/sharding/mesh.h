@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -62,6 +63,10 @@ Mesh build_mesh(const MeshSpec& spec, std::int64_t devices);
 // data to the devices and refuses it; parse_sizes() takes it too and gives the whole mesh.
 MeshSpec parse_mesh(std::string_view text);
 Mesh parse_sizes(std::string_view text);
+
+// What DEVICES is: 1 for "cpu", 8 for "cpu:8", over all processes together. Nothing if it is
+// neither.
+std::optional<std::int64_t> parse_devices(std::string_view text);
 
 // The devices in the order in which they fill the mesh, where hosts[d] is the host of device d: as
 // they are, or with replicas above 1 and several hosts one group of hosts after the other, so that

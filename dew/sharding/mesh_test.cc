@@ -135,5 +135,15 @@ TEST(Mesh, OnTheCommandLine) {
             "2: mesh 'fsdp=4000000000,tensor=4000000000' has 2^63 devices or more");
 }
 
+TEST(Mesh, Devices) {
+  EXPECT_EQ(parse_devices("cpu"), 1);
+  EXPECT_EQ(parse_devices("cpu:1"), 1);
+  EXPECT_EQ(parse_devices("cpu:256"), 256);
+  for (const char* text : {"", "cpu:", "cpu:0", "cpu:-1", "cpu:8x", "cpu8", "gpu", "gpu:8", "CPU",
+                           "cpu:99999999999999999999"}) {
+    EXPECT_EQ(parse_devices(text), std::nullopt) << text;
+  }
+}
+
 }  // namespace
 }  // namespace dew
