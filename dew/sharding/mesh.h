@@ -3,8 +3,10 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace dew {
@@ -13,6 +15,10 @@ namespace dew {
 inline constexpr std::array<const char*, 6> kMeshAxes = {"data",   "expert",   "fsdp",
                                                          "tensor", "sequence", "stage"};
 enum MeshAxis : int { kData, kExpert, kFsdp, kTensor, kSequence, kStage };
+
+// The axis of this name. Throws ErrorCode::usage, with the nearest name, if there is none; `where`
+// begins the message.
+MeshAxis parse_axis(std::string_view name, std::string_view where = "");
 
 // Sizes of the axes but data, which takes the devices that are left.
 struct MeshSpec {
@@ -43,12 +49,31 @@ struct Mesh {
   std::vector<int> atoms_of(MeshAxis axis) const;
   // Where a device stands along each atom.
   std::vector<std::int64_t> coordinates(std::int64_t device) const;
+  // Which of the product(atoms_of) blocks of a dimension that these atoms split a device holds.
+  std::int64_t block(std::span<const int> atoms_of, std::int64_t device) const;
   bool operator==(const Mesh&) const = default;
 };
 
 // Throws ErrorCode::layout_refused, with every factor and the device count, if a factor is below 1
 // or their product does not divide `devices`, or if replicas do not divide data.
 Mesh build_mesh(const MeshSpec& spec, std::int64_t devices);
+
+// What MESH is on a command line: "fsdp=16,tensor=16", in any order, absent axes 1. Throws
+// ErrorCode::usage for what it is not, an unknown axis with the nearest one. parse_mesh() leaves
+// data to the devices and refuses it; parse_sizes() takes it too and gives the whole mesh.
+MeshSpec parse_mesh(std::string_view text);
+Mesh parse_sizes(std::string_view text);
+
+// What DEVICES is: 1 for "cpu", 8 for "cpu:8", over all processes together. Nothing if it is
+// neither.
+std::optional<std::int64_t> parse_devices(std::string_view text);
+
+// The devices in the order in which they fill the mesh, where hosts[d] is the host of device d: as
+// they are, or with replicas above 1 and several hosts one group of hosts after the other, so that
+// every axis but data stays inside a group. Throws ErrorCode::layout_refused if the groups would
+// not be of equally many hosts and devices. REQUIRES: one host for each device.
+std::vector<std::int64_t> device_order(const Mesh& mesh, std::int64_t replicas,
+                                       std::span<const std::int64_t> hosts);
 
 // The same mesh with the atom of `axis` split in two, the major one of size `major`. REQUIRES: the
 // axis has one atom, and `major` divides it.

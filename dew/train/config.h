@@ -11,6 +11,7 @@
 
 #include "dew/base/file.h"
 #include "dew/nn/transformer.h"
+#include "dew/sharding/layout.h"
 #include "dew/sharding/mesh.h"
 #include "dew/train/optimizer.h"
 #include "dew/train/schedule.h"
@@ -34,22 +35,6 @@ struct DevicesConfig {
   std::vector<std::int64_t> per_process;  // one number for all, or one each; empty: even
 
   bool operator==(const DevicesConfig&) const = default;
-};
-
-// A logical axis and the mesh axes that split it, together.
-struct LayoutRule {
-  std::string name;
-  std::vector<std::string> axes;
-
-  bool operator==(const LayoutRule&) const = default;
-};
-
-struct LayoutConfig {
-  std::int64_t min_shard = 65536;  // elements
-  double tolerance = 0.02;
-  std::vector<LayoutRule> rules;  // in order of precedence; empty: the default table
-
-  bool operator==(const LayoutConfig&) const = default;
 };
 
 struct DataConfig {
@@ -84,7 +69,7 @@ struct TrainConfig {
   RunConfig run;
   DevicesConfig devices;
   MeshSpec mesh;
-  LayoutConfig layout;
+  Layout layout;
   std::string model_name = "causal_transformer";  // [model] name
   models::TransformerConfig model;                // [model], all other keys
   DataConfig data;

@@ -1,7 +1,6 @@
 // What is wrong with the values of a config: each alone, several together, and what is not built.
 #include <algorithm>
 #include <array>
-#include <charconv>
 
 #include "dew/base/error.h"
 #include "dew/base/format.h"
@@ -34,15 +33,19 @@ struct Unbuilt {
 };
 std::vector<Unbuilt> unbuilt_values(const TrainConfig& c) {
   return {
-      {"devices.spec", c.devices.spec != "cpu"},
-      {"devices.per_process", !c.devices.per_process.empty()},
+      // more than one device
+      {"devices.spec", parse_devices(c.devices.spec) != 1},
       {"mesh.fsdp", c.mesh.fsdp > 1},
       {"mesh.expert", c.mesh.expert > 1},
       {"mesh.tensor", c.mesh.tensor > 1},
+      {"mesh.replicas", c.mesh.replicas > 1},
+      // axes that no op can be split over yet
       {"mesh.sequence", c.mesh.sequence > 1},
       {"mesh.stage", c.mesh.stage > 1},
       {"mesh.microbatches", c.mesh.microbatches > 0},
-      {"mesh.replicas", c.mesh.replicas > 1},
+      // more than one process
+      {"devices.per_process", !c.devices.per_process.empty()},
+      // all else
       {"optimizer.name", c.optimizer.name == "adafactor" || c.optimizer.name == "muon"},
       {"run.init_from", !c.run.init_from.empty()},
   };
@@ -68,32 +71,11 @@ void refuse_unbuilt(TrainConfig& config, const ConfigWhere& where) {
   }
 }
 
-// "cpu" or "cpu:8".
 void check_devices(const TrainConfig& c, const ConfigWhere& where) {
-  std::string_view spec = c.devices.spec;
-  if (spec == "cpu") return;
-  std::int64_t count = 0;
-  if (spec.starts_with("cpu:")) {
-    spec.remove_prefix(4);
-    const auto [end, error] = std::from_chars(spec.data(), spec.data() + spec.size(), count);
-    if (error != std::errc() || end != spec.data() + spec.size()) count = 0;
-  }
-  if (count < 1) {
-    refuse(where, "devices.spec",
-           format("devices.spec = {}, but it must be \"cpu\" or \"cpu:\" and a number of devices",
-                  in_quotes(c.devices.spec)));
-  }
-}
-
-void check_rules(const TrainConfig& c, const ConfigWhere& where) {
-  for (const LayoutRule& rule : c.layout.rules) {
-    for (const std::string& axis : rule.axes) {
-      if (std::ranges::find(kMeshAxes, axis) != kMeshAxes.end()) continue;
-      refuse(where, "layout.rules",
-             format("layout.rules: {} is no mesh axis; there are {}", in_quotes(axis),
-                    fmt::join(kMeshAxes, ", ")));
-    }
-  }
+  if (parse_devices(c.devices.spec)) return;
+  refuse(where, "devices.spec",
+         format("devices.spec = {}, but it must be \"cpu\" or \"cpu:\" and a number of devices",
+                in_quotes(c.devices.spec)));
 }
 
 // A value that changes nothing would be accepted without a word and mislead whoever wrote it.
@@ -130,9 +112,21 @@ void check_idle(TrainConfig& c, const ConfigWhere& where) {
   }
 }
 
+// Checks of other rooms begin their message with the key, but do not know where it was set.
+template <class Check>
+auto located(const ConfigWhere& where, Check check) {
+  try {
+    return check();
+  } catch (const Error& error) {
+    const std::string_view message = error.what();
+    const std::string_view key = message.substr(0, message.find_first_of(" :"));
+    fail(error.code(), format("{}: {}", where(key), message), error.hint());
+  }
+}
+
 void check_together(TrainConfig& c, const ConfigWhere& where) {
   check_devices(c, where);
-  check_rules(c, where);
+  located(where, [&] { check_rules(c.layout.rules); });
   if (c.data.accumulate && c.data.micro_batch) {
     refuse(where, "data.micro_batch",
            format("data.accumulate = {} and data.micro_batch = {} are both given: keep one",
@@ -144,18 +138,6 @@ void check_together(TrainConfig& c, const ConfigWhere& where) {
                   c.model.max_seq_len));
   }
   check_idle(c, where);
-}
-
-// Checks of other rooms begin their message with the key, but do not know where it was set.
-template <class Check>
-auto located(const ConfigWhere& where, Check check) {
-  try {
-    return check();
-  } catch (const Error& error) {
-    const std::string_view message = error.what();
-    const std::string_view key = message.substr(0, message.find(' '));
-    fail(error.code(), format("{}: {}", where(key), message), error.hint());
-  }
 }
 
 void check_number(const std::string& key, double value, const std::string& text,

@@ -140,7 +140,7 @@ constexpr ConfigField kLayout[] = {
      .slot = SLOT(layout.rules),
      .on_resume = kNoted,
      .doc = "logical axes and the mesh axes that split them, in order of precedence, "
-            "`[[\"embed\", [\"fsdp\"]], ...]`; not given: the default table"},
+            "`[[\"embed\", [\"fsdp\"]], ...]`; not given: the default table of sharding.md"},
 };
 
 constexpr ConfigField kModel[] = {

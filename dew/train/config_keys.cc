@@ -4,28 +4,13 @@
 #include <utility>
 
 #include "dew/base/format.h"
+#include "dew/base/nearest.h"
 #include "dew/train/config_fields.h"
 
 namespace dew {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
-
-// Edits from one text to the other: letters put in, left out, changed, or two neighbours swapped.
-std::size_t edit_distance(std::string_view a, std::string_view b) {
-  std::vector<std::vector<std::size_t>> d(a.size() + 1, std::vector<std::size_t>(b.size() + 1));
-  for (std::size_t i = 0; i <= a.size(); ++i) d[i][0] = i;
-  for (std::size_t j = 0; j <= b.size(); ++j) d[0][j] = j;
-  for (std::size_t i = 1; i <= a.size(); ++i) {
-    for (std::size_t j = 1; j <= b.size(); ++j) {
-      const std::size_t changed = d[i - 1][j - 1] + (a[i - 1] == b[j - 1] ? 0 : 1);
-      d[i][j] = std::min({changed, d[i - 1][j] + 1, d[i][j - 1] + 1});
-      const bool swapped = i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1];
-      if (swapped) d[i][j] = std::min(d[i][j], d[i - 2][j - 2] + 1);
-    }
-  }
-  return d[a.size()][b.size()];
-}
 
 std::pair<std::string_view, std::string_view> split_key(std::string_view key) {
   const std::size_t dot = key.rfind('.');
@@ -134,10 +119,9 @@ std::string nearest_config_key(std::string_view key) {
 }
 
 std::string nearest_config_section(std::string_view name) {
-  const auto distance = [&](const ConfigSection& section) {
-    return edit_distance(name.substr(0, 64), section.name);
-  };
-  return std::string(std::ranges::min_element(config_sections(), {}, distance)->name);
+  std::vector<std::string_view> sections;
+  for (const ConfigSection& section : config_sections()) sections.push_back(section.name);
+  return std::string(nearest(name, sections));
 }
 
 std::string range_text(const ConfigRange& r) {

@@ -217,7 +217,11 @@ TEST(Config, ValuesOutOfRange) {
       {"devices.spec=cpu:0", "\"cpu\" or \"cpu:\" and a number"},
       {"devices.spec=cpu:8x", "\"cpu\" or \"cpu:\" and a number"},
       {"devices.spec=gpu", "\"cpu\" or \"cpu:\" and a number"},
-      {"layout.rules=[[\"embed\", [\"fdsp\"]]]", "'fdsp' is no mesh axis"},
+      {"layout.rules=[[\"embed\", [\"fdsp\"]]]",
+       "layout.rules: 'fdsp' is no mesh axis, the nearest is 'fsdp'"},
+      {"layout.rules=[[\"embeds\", [\"fsdp\"]]]",
+       "layout.rules: 'embeds' is no logical name, the nearest is 'embed'"},
+      {"layout.rules=[[\"layers\", [\"fsdp\"]]]", "layers can be split over stage only"},
       {"run.steps=9223372036854775808", "run.steps"},
   };
   for (const auto& [text, message] : cases) {
@@ -226,6 +230,19 @@ TEST(Config, ValuesOutOfRange) {
   }
   EXPECT_THAT(refused(std::string(kMinimal) + "[optimizer]\nb2 = 2"),
               HasSubstr("c.toml:14: optimizer.b2 = 2.0"));
+}
+
+// The one fault of a value that is none of its form.
+TEST(Config, ParametersOnDataAreRefusedByTheLayout) {
+  try {
+    with({"layout.rules=[['embed', ['data']]]"});
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::layout_refused);
+    EXPECT_THAT(
+        error.what(),
+        HasSubstr("command line: layout.rules: rule 'embed: data' puts parameters on data"));
+  }
 }
 
 // What the model's own code finds wrong has a line as well.
@@ -274,7 +291,7 @@ TEST(Config, WhatIsNotBuiltIsSaid) {
     EXPECT_THAT(refused_override(text), AllOf(HasSubstr("is not built yet"), HasSubstr(key)))
         << text;
   }
-  with({"mesh.fsdp=1", "comm.step_timeout=5", "layout.min_shard=1"});
+  with({"devices.spec=cpu:1", "mesh.fsdp=1", "comm.step_timeout=5", "layout.min_shard=1"});
 }
 
 TEST(Config, RequiredKeys) {
