@@ -44,7 +44,16 @@ Program optimize(const Program& program, const CompileOptions& options) {
 std::unique_ptr<Executable> compile(Module module, Backend& backend,
                                     const CompileOptions& options) {
   for (Program& p : module.programs) p = optimize(p, options);
-  std::unique_ptr<Executable> executable = backend.load(std::move(module));
+  Placed placed{.mesh = options.placement.mesh};
+  if (!placed.mesh.atoms.empty()) {
+    Partitioned parts = partition(module, options.placement);
+    dump(options, "specs", parts.annotated);
+    for (const Program& p : parts.module.programs) dump(options, p.name() + ".device", print(p));
+    module = std::move(parts.module);
+    placed.registers = std::move(parts.registers);
+    placed.stacked = std::move(parts.stacked);
+  }
+  std::unique_ptr<Executable> executable = backend.load(std::move(module), std::move(placed));
   dump(options, "plans", executable->describe());
   return executable;
 }

@@ -6,12 +6,14 @@
 #include <string>
 #include <vector>
 
+#include "dew/partition/partition.h"
 #include "dew/runtime/backend.h"
 
 namespace dew {
 
 struct CompileOptions {
-  std::string dump;  // a directory for the programs after each pass and the plans; empty: none
+  std::string dump = {};  // a directory for the programs after each pass and the plans; empty: none
+  Placement placement = {};  // the devices, and where they hold the registers; without atoms: one
 };
 
 // Takes the programs of `module` through all passes and gives them to the backend.

@@ -13,14 +13,6 @@ std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
 Dims to_dims(const std::vector<int>& numbers) { return Dims(numbers.begin(), numbers.end()); }
 
-// The order in which memory holds a value's parts; see ValueInfo::shards.
-Dims memory_order(const Spec& spec, bool stacked) {
-  if (!stacked || spec.dims.size() < 2) return to_dims(distinct_atoms(spec));
-  Spec layer = spec;
-  layer.dims.erase(layer.dims.begin());
-  return to_dims(distinct_atoms(layer));
-}
-
 Spec without_first(Spec spec) {
   spec.dims.erase(spec.dims.begin());
   return spec;
@@ -170,7 +162,7 @@ void DeviceProgram::define(int id, Value local, const Spec& made, bool stacked) 
 }
 
 Value DeviceProgram::annotated(Value local, const Spec& spec, bool stacked) {
-  local_.set_shards(local, memory_order(spec, stacked), stacked);
+  local_.set_shards(local, to_dims(memory_order(spec, stacked)), stacked);
   return local;
 }
 

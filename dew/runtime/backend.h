@@ -8,13 +8,24 @@
 #include <vector>
 
 #include "dew/ir/module.h"
+#include "dew/sharding/spec.h"
 
 namespace dew {
 
-// The part of a register that one device holds.
+// A part of a register: what one device holds of it, or of one layer of a stack. Parts that several
+// devices hold are listed once.
 struct Shard {
   Dims start, extent;          // its box in the whole array
   std::span<std::byte> bytes;  // row-major
+  std::int64_t device = 0;     // the first one that holds it
+};
+
+// The devices that a module is partitioned for, and where they hold its registers. Without atoms in
+// the mesh: one device, everything whole.
+struct Placed {
+  Mesh mesh = {};
+  std::vector<Spec> registers = {};  // of each register
+  std::vector<bool> stacked = {};    // its first dimension is a stack's, or the micro steps'
 };
 
 // A module made ready to run. Registers hold zeros until something is written.
@@ -25,7 +36,8 @@ class Executable {
   // Runs call list number `list` once, to its end.
   virtual void run(int list) = 0;
 
-  // The memory of a register, for reading and writing between runs.
+  // The memory of a register, for reading and writing between runs: the parts cover the whole array
+  // once, in ascending order of their boxes. None for sums that devices have not joined.
   virtual std::vector<Shard> shards(int reg) = 0;
 
   virtual const Module& module() const = 0;
@@ -42,7 +54,8 @@ class Backend {
  public:
   virtual ~Backend() = default;
   virtual std::string name() const = 0;  // "cpu"
-  virtual std::unique_ptr<Executable> load(Module module) = 0;
+  // `module` is that of one device.
+  virtual std::unique_ptr<Executable> load(Module module, Placed placed) = 0;
 };
 
 }  // namespace dew

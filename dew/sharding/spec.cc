@@ -76,6 +76,13 @@ std::vector<int> distinct_atoms(const Spec& spec) {
   return out;
 }
 
+std::vector<int> memory_order(const Spec& spec, bool stacked) {
+  if (!stacked || spec.dims.size() < 2) return distinct_atoms(spec);
+  Spec layer = spec;
+  layer.dims.erase(layer.dims.begin());
+  return distinct_atoms(layer);
+}
+
 std::string to_string(const Mesh& mesh, const Spec& spec) {
   const auto set = [&](const std::vector<int>& atoms) {
     std::string text;

@@ -41,6 +41,9 @@ bool divides(const Mesh& mesh, const Dims& shape, const Spec& spec);
 // outermost first: those of the first dimension stand last, so that its parts lie one after
 // another.
 std::vector<int> distinct_atoms(const Spec& spec);
+// The same for an array whose first dimension may be a stack's: memory holds that outside of all
+// parts, so it is the second dimension's parts that lie one after another.
+std::vector<int> memory_order(const Spec& spec, bool stacked);
 
 // As compiler dumps print it: "[{data,fsdp},-,{tensor.0}] partial{tensor.1}".
 std::string to_string(const Mesh& mesh, const Spec& spec);

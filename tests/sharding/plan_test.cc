@@ -66,9 +66,7 @@ class PlannedMachine {
     found.type = m.registers[lockstep::at(r)].type;
     const Spec& spec = parts_.registers[lockstep::at(r)];
     found.stacked = parts_.stacked[lockstep::at(r)];
-    Spec seen = spec;
-    if (found.stacked) seen.dims.erase(seen.dims.begin());
-    for (const int a : distinct_atoms(seen)) found.shards.push_back(a);
+    for (const int a : memory_order(spec, found.stacked)) found.shards.push_back(a);
     return found;
   }
 

@@ -22,8 +22,8 @@ class CpuBackend : public Backend {
 
   std::string name() const override { return "cpu"; }
 
-  std::unique_ptr<Executable> load(Module module) override {
-    return std::make_unique<cpu::CpuExecutable>(std::move(module), pool_);
+  std::unique_ptr<Executable> load(Module module, Placed placed) override {
+    return std::make_unique<cpu::CpuExecutable>(std::move(module), std::move(placed), pool_);
   }
 
  private:

@@ -49,8 +49,13 @@ struct CpuExecutable::Worker {
   std::byte** operands = nullptr;
 };
 
-CpuExecutable::CpuExecutable(Module module, std::shared_ptr<Pool> pool)
-    : module_(std::move(module)), pool_(std::move(pool)) {
+CpuExecutable::CpuExecutable(Module module, Placed placed, std::shared_ptr<Pool> pool)
+    : module_(std::move(module)), placed_(std::move(placed)), pool_(std::move(pool)) {
+  placed_.registers.resize(module_.registers.size());
+  placed_.stacked.resize(module_.registers.size(), false);
+  for (std::size_t r = 0; r < module_.registers.size(); ++r)
+    placed_.registers[r].dims.resize(module_.registers[r].type.shape.size());
+  for (const MeshAtom& a : placed_.mesh.atoms) atom_sizes_.push_back(a.size);
   compile_programs();
   lay_out_memory();
   for (Compiled& c : compiled_) make_constants(c);
@@ -67,7 +72,8 @@ CpuExecutable::CpuExecutable(Module module, std::shared_ptr<Pool> pool)
 void CpuExecutable::compile_programs() {
   for (std::size_t p = 0; p < module_.programs.size(); ++p) {
     Compiled c;
-    c.plan = make_plan(module_.programs[p], replaced_inputs(module_, static_cast<int>(p)));
+    c.plan =
+        make_plan(module_.programs[p], replaced_inputs(module_, static_cast<int>(p)), atom_sizes_);
     for (const Step& step : c.plan.steps) {
       c.kernels.push_back(make_kernel(step));
       max_operands_ = std::max(max_operands_, step.inputs.size() + step.outputs.size());
@@ -78,9 +84,9 @@ void CpuExecutable::compile_programs() {
 
 void CpuExecutable::lay_out_memory() {
   std::size_t offset = 0, constants = 0, arena = 0, shared = 0;
-  for (const Register& r : module_.registers) {
+  for (std::size_t r = 0; r < module_.registers.size(); ++r) {
     register_offset_.push_back(offset);
-    offset += aligned(r.type.bytes());
+    offset += aligned(memory_type(register_info(r), atom_sizes_).bytes());
   }
   for (const Compiled& c : compiled_) {
     arena = std::max(arena, aligned(c.plan.arena_bytes));
@@ -136,11 +142,19 @@ BoundCall CpuExecutable::bind(const Call& call) const {
   const Compiled& c = compiled_[static_cast<std::size_t>(call.program)];
   BoundCall bound{.plan = &c.plan, .steps = {}};
   for (std::size_t s = 0; s < c.plan.steps.size(); ++s) {
-    BoundStep step{.kernel = c.kernels[s].get(), .base = {}, .stride = {}};
+    BoundStep step;
+    step.kernel = c.kernels[s].get();
+    step.outer = c.plan.steps[s].outer;
+    step.positions = static_cast<int>(c.plan.steps[s].positions());
     for (const auto* views : {&c.plan.steps[s].inputs, &c.plan.steps[s].outputs}) {
       for (const View& v : *views) {
         step.base.push_back(address(c, call, v));
         step.stride.push_back(v.loop_stride * byte_size(v.type.dtype));
+      }
+    }
+    for (std::size_t d = 0; d < step.outer.size(); ++d) {
+      for (const auto* views : {&c.plan.steps[s].inputs, &c.plan.steps[s].outputs}) {
+        for (const View& v : *views) step.moves.push_back(v.outer[d] * byte_size(v.type.dtype));
       }
     }
     bound.steps.push_back(std::move(step));
@@ -175,33 +189,103 @@ void CpuExecutable::walk(int list, int number) const {
   }
 }
 
-// Phases of one piece are run by worker 0 without a barrier behind them; the next phase of several
-// pieces waits for it.
-void CpuExecutable::run_step(const BoundStep& step, std::int64_t iteration, Worker& worker) const {
-  for (std::size_t i = 0; i < step.base.size(); ++i)
+void CpuExecutable::address_position(const BoundStep& step, std::int64_t iteration, int position,
+                                     Worker& worker) {
+  const std::size_t operands = step.base.size();
+  for (std::size_t i = 0; i < operands; ++i)
     worker.operands[i] = step.base[i] + iteration * step.stride[i];
-  const std::vector<int>& phases = step.kernel->phases();
-  for (int phase = 0; phase < static_cast<int>(phases.size()); ++phase) {
-    const int pieces = phases[static_cast<std::size_t>(phase)];
-    if (pieces <= 1) {
-      if (worker.number == 0 && pieces == 1) step.kernel->run(worker.args, phase, 0);
-      worker.alone = worker.alone || pieces == 1;
-      continue;
-    }
-    if (worker.alone) pool_->barrier();
-    worker.alone = false;
-    for (int piece = pool_->take_piece(); piece < pieces; piece = pool_->take_piece()) {
-      step.kernel->run(worker.args, phase, piece);
-    }
-    pool_->barrier();
+  for (std::size_t d = step.outer.size(); d-- > 0;) {
+    const std::int64_t at = position % step.outer[d];
+    position /= static_cast<int>(step.outer[d]);
+    for (std::size_t i = 0; i < operands; ++i)
+      worker.operands[i] += at * step.moves[d * operands + i];
   }
 }
 
+// Positions of a kernel of one phase are pieces like others; several phases share scratch, so
+// positions follow one another.
+void CpuExecutable::run_step(const BoundStep& step, std::int64_t iteration, Worker& worker) const {
+  const int phases = static_cast<int>(step.kernel->phases().size());
+  const int together = phases == 1 ? step.positions : 1;
+  for (int first = 0; first < step.positions; first += together) {
+    for (int phase = 0; phase < phases; ++phase)
+      run_phase(step, iteration, phase, first, together, worker);
+  }
+}
+
+// Phases of one piece are run by worker 0 without a barrier behind them; the next phase of several
+// pieces waits for it.
+void CpuExecutable::run_phase(const BoundStep& step, std::int64_t iteration, int phase,
+                              int first_position, int positions, Worker& worker) const {
+  const int each = step.kernel->phases()[static_cast<std::size_t>(phase)];
+  const int pieces = each * positions;
+  if (pieces <= 1) {
+    if (worker.number == 0 && pieces == 1) {
+      address_position(step, iteration, first_position, worker);
+      step.kernel->run(worker.args, phase, 0);
+    }
+    worker.alone = worker.alone || pieces == 1;
+    return;
+  }
+  if (worker.alone) pool_->barrier();
+  worker.alone = false;
+  int addressed = -1;
+  for (int piece = pool_->take_piece(); piece < pieces; piece = pool_->take_piece()) {
+    const int position = first_position + piece / each;
+    if (position != addressed) address_position(step, iteration, position, worker);
+    addressed = position;
+    step.kernel->run(worker.args, phase, piece % each);
+  }
+  pool_->barrier();
+}
+
+// A register as a value of a device's program.
+ValueInfo CpuExecutable::register_info(std::size_t reg) const {
+  ValueInfo info;
+  info.type = module_.registers[reg].type;
+  info.stacked = placed_.stacked[reg];
+  for (const int a : memory_order(placed_.registers[reg], info.stacked)) info.shards.push_back(a);
+  return info;
+}
+
 std::vector<Shard> CpuExecutable::shards(int reg) {
-  const Type& type = module_.registers[static_cast<std::size_t>(reg)].type;
-  std::byte* start = memory_.data() + register_offset_[static_cast<std::size_t>(reg)];
-  return {
-      {Dims(type.shape.size(), 0), type.shape, {start, static_cast<std::size_t>(type.bytes())}}};
+  const auto r = static_cast<std::size_t>(reg);
+  const Spec& spec = placed_.registers[r];
+  const ValueInfo info = register_info(r);
+  const Dims local = info.type.shape;
+  if (spec.partial != 0) return {};
+  std::byte* at = memory_.data() + register_offset_[r];
+  // One part after another in memory: of a stack, all parts of a layer before the next layer.
+  const std::int64_t layers = info.stacked && !info.shards.empty() ? local[0] : 1;
+  Dims extent = local, sizes;
+  if (layers > 1) extent[0] = 1;
+  if (layers == 0) return {};
+  for (const std::int64_t a : info.shards)
+    sizes.push_back(atom_sizes_[static_cast<std::size_t>(a)]);
+  const auto bytes = static_cast<std::size_t>(element_count(extent) * byte_size(info.type.dtype));
+  std::vector<Shard> out;
+  for (std::int64_t layer = 0; layer < layers; ++layer) {
+    for_each_index(sizes, [&](const Dims& position) {
+      std::vector<std::int64_t> place(atom_sizes_.size(), 0);
+      for (std::size_t i = 0; i < position.size(); ++i)
+        place[static_cast<std::size_t>(info.shards[i])] = position[i];
+      Shard shard{.start = {}, .extent = extent, .bytes = {at, bytes}, .device = 0};
+      for (std::size_t a = 0; a < place.size(); ++a)
+        shard.device = shard.device * atom_sizes_[a] + place[a];
+      for (std::size_t d = 0; d < extent.size(); ++d) {
+        std::int64_t block = 0;
+        for (const int a : spec.dims[d]) {
+          block =
+              block * atom_sizes_[static_cast<std::size_t>(a)] + place[static_cast<std::size_t>(a)];
+        }
+        shard.start.push_back(block * local[d] + (d == 0 && layers > 1 ? layer : 0));
+      }
+      out.push_back(std::move(shard));
+      at += bytes;
+    });
+  }
+  std::ranges::sort(out, {}, &Shard::start);
+  return out;
 }
 
 std::string CpuExecutable::describe() const {

@@ -24,6 +24,9 @@ struct BoundStep {
   const Kernel* kernel = nullptr;
   std::vector<std::byte*> base;
   std::vector<std::int64_t> stride;
+  Dims outer;                       // sizes of the positions it runs at
+  std::vector<std::int64_t> moves;  // bytes that a position adds: [outer][operand]
+  int positions = 1;
 };
 
 struct BoundCall {
@@ -34,7 +37,7 @@ struct BoundCall {
 class CpuExecutable : public Executable {
  public:
   // `pool` outlives this. Throws if a program cannot be planned or a step has no kernel.
-  CpuExecutable(Module module, std::shared_ptr<Pool> pool);
+  CpuExecutable(Module module, Placed placed, std::shared_ptr<Pool> pool);
 
   void run(int list) override;
   std::vector<Shard> shards(int reg) override;
@@ -54,8 +57,15 @@ class CpuExecutable : public Executable {
   BoundCall bind(const Call& call) const;
   void walk(int list, int worker) const;
   void run_step(const BoundStep& step, std::int64_t iteration, Worker& worker) const;
+  static void address_position(const BoundStep& step, std::int64_t iteration, int position,
+                               Worker& worker);
+  void run_phase(const BoundStep& step, std::int64_t iteration, int phase, int first_position,
+                 int positions, Worker& worker) const;
+  ValueInfo register_info(std::size_t reg) const;
 
   Module module_;
+  Placed placed_;
+  Dims atom_sizes_;
   std::shared_ptr<Pool> pool_;
   std::vector<Compiled> compiled_;
   std::vector<std::vector<BoundCall>> lists_;

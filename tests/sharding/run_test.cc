@@ -1,0 +1,128 @@
+// Partitioned steps on the CPU runtime, all devices in one process, against the reference on one.
+#include <gtest/gtest.h>
+
+#include "dew/checkpoint/box.h"
+#include "dew/compile.h"
+#include "dew/ir/tensor.h"
+#include "dew/runtime/cpu/cpu.h"
+#include "tests/sharding/step_cases.h"
+
+namespace dew {
+namespace {
+
+using namespace sharding_test;
+
+class Machine {
+ public:
+  Machine(const Module& module, const Placement& placement, Backend& backend)
+      : whole_(module), executable_(compile(module, backend, {.placement = placement})) {}
+
+  void set(const std::string& name, const Array& array) {
+    const int r = whole_.register_index(name);
+    const Type& type = whole_.registers[static_cast<std::size_t>(r)].type;
+    std::vector<std::byte> bytes(static_cast<std::size_t>(type.bytes()));
+    store(array, type.dtype, bytes.data());
+    for (const Shard& s : executable_->shards(r)) {
+      const Box box{s.start, s.extent};
+      copy_part(box, byte_size(type.dtype), dew::whole(type.shape), bytes, box, s.bytes);
+    }
+  }
+
+  // Empty for sums that devices have not joined.
+  Array get(const std::string& name) {
+    const int r = whole_.register_index(name);
+    const Type& type = whole_.registers[static_cast<std::size_t>(r)].type;
+    std::vector<std::byte> bytes(static_cast<std::size_t>(type.bytes()));
+    std::vector<Box> boxes;
+    for (const Shard& s : executable_->shards(r)) {
+      const Box box{s.start, s.extent};
+      copy_part(box, byte_size(type.dtype), box, s.bytes, dew::whole(type.shape), bytes);
+      boxes.push_back(box);
+    }
+    if (boxes.empty()) return {};
+    EXPECT_EQ(tiling_problem(type.shape, boxes), "") << name;
+    return load(type, bytes.data());
+  }
+
+  void run(const std::string& list) { executable_->run(whole_.list_index(list)); }
+
+ private:
+  Module whole_;
+  std::unique_ptr<Executable> executable_;
+};
+
+class ExecutedStep {
+ public:
+  explicit ExecutedStep(const Case& c)
+      : objective_(CausalTransformer(c.config), {.seq_len = kColumns, .z_loss = 0.02}),
+        module_(optimized(
+            training_module(objective_, optimizer_, {c.micro_steps, c.rows, kColumns}, c.compute))),
+        before_(start(objective_, optimizer_, c)),
+        after_(before_) {
+    for (const char* name : {"c1", "c2"}) {
+      before_.erase(name);
+      after_.erase(name);
+    }
+    plain::run_list(module_, "train", after_);
+    plain::run_list(module_, "eval", after_);
+  }
+
+  void expect_same(const Mesh& mesh, double tolerance, std::mt19937* random = nullptr) {
+    SCOPED_TRACE(to_string(mesh));
+    const Placement placement = training_placement(module_, objective_, optimizer_, mesh, random);
+    const Arrays first = run(placement, 1), second = run(placement, 3);
+    for (const auto& [name, array] : after_) {
+      const Array& found = first.at(name);
+      if (found.data.empty()) continue;
+      EXPECT_EQ(found, second.at(name)) << name << " depends on the number of workers";
+      double scale = 1e-3;
+      for (const double v : array.data) scale = std::max(scale, std::abs(v));
+      EXPECT_LT(plain::worst_difference(found.data, array.data) / scale, tolerance) << name;
+    }
+  }
+
+ private:
+  Arrays run(const Placement& placement, int workers) {
+    const std::unique_ptr<Backend> backend = cpu_backend(workers);
+    Machine machine(module_, placement, *backend);
+    for (const auto& [name, array] : before_) machine.set(name, array);
+    machine.run("train");
+    machine.run("eval");
+    Arrays out;
+    for (const auto& [name, array] : after_) out[name] = machine.get(name);
+    return out;
+  }
+
+  const Optimizer optimizer_ = {.name = "sgd", .momentum = 0.5, .clip_norm = 0.5, .ema_decay = 0.9};
+  LMObjective objective_;
+  Module module_;
+  Arrays before_, after_;
+};
+
+TEST(Run, LlamaLikeSteps) {
+  ExecutedStep step({llama_like()});
+  for (const Mesh& mesh : meshes()) step.expect_same(mesh, 1e-4);
+  step.expect_same(split_axis(build_mesh({.fsdp = 2, .tensor = 4}, 8), kTensor, 2), 1e-4);
+}
+
+TEST(Run, GptLikeStepsInMicroSteps) {
+  ExecutedStep step({gpt_like(), 12, 3});
+  for (const Mesh& mesh : meshes()) step.expect_same(mesh, 1e-4);
+}
+
+TEST(Run, Bf16Steps) {
+  ExecutedStep step({llama_like(), 12, 2, DType::bf16});
+  for (const Mesh& mesh : meshes()) step.expect_same(mesh, 0.1);
+}
+
+TEST(Run, RandomLayouts) {
+  std::mt19937 random(5);
+  ExecutedStep step({llama_like(), 12, 2});
+  for (int i = 0; i < 12; ++i) {
+    const std::vector<Mesh> all = meshes();
+    step.expect_same(all[3 + random() % (all.size() - 3)], 1e-4, &random);
+  }
+}
+
+}  // namespace
+}  // namespace dew
