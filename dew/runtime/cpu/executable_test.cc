@@ -76,7 +76,7 @@ std::vector<Array> random_inputs(const Program& p) {
 }
 
 std::vector<std::vector<std::byte>> run(const Program& p, int workers, int steps) {
-  cpu::CpuExecutable executable(module_of(p),
+  cpu::CpuExecutable executable(module_of(p), {},
                                 std::make_shared<cpu::Pool>(workers, cpu::onednn_thread_init));
   const std::vector<Array> inputs = random_inputs(p);
   for (std::size_t i = 0; i < inputs.size(); ++i)
@@ -127,7 +127,7 @@ TEST(CpuExecutable, SlicedInputsAndReplacedRegisters) {
   CallList list{.name = "all", .calls = {}};
   for (int i = 0; i < 4; ++i) add_call(m, list, 0, {"x"}, i);
   m.lists.push_back(list);
-  cpu::CpuExecutable executable(std::move(m),
+  cpu::CpuExecutable executable(std::move(m), {},
                                 std::make_shared<cpu::Pool>(2, cpu::onednn_thread_init));
   Array xs(Dims{4, 3});
   for (std::size_t i = 0; i < 12; ++i) xs.data[i] = static_cast<double>(i);
@@ -139,7 +139,7 @@ TEST(CpuExecutable, SlicedInputsAndReplacedRegisters) {
 
 TEST(CpuExecutable, ADescriptionNamesKernels) {
   const Program p = training(2, 4, 2);
-  cpu::CpuExecutable executable(module_of(p),
+  cpu::CpuExecutable executable(module_of(p), {},
                                 std::make_shared<cpu::Pool>(1, cpu::onednn_thread_init));
   EXPECT_NE(executable.describe().find("plan training"), std::string::npos);
   EXPECT_GT(executable.planned_bytes(), 0);

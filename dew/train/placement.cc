@@ -1,0 +1,110 @@
+#include "dew/train/placement.h"
+
+#include <algorithm>
+
+#include "dew/nn/names.h"
+#include "dew/train/registers.h"
+
+namespace dew {
+namespace {
+
+AxisNames layer_axes(const ParamSpec& param) {
+  AxisNames axes = param.axes;
+  if (!param.stack.empty()) axes.erase(axes.begin());
+  return axes;
+}
+
+// Arrays of the parameters' shapes: state is placed, gradients and copies follow it.
+class RegisterPlaces {
+ public:
+  RegisterPlaces(const Module& module, const Arrangement& arrangement)
+      : module_(module), arrangement_(arrangement) {
+    out_.mesh = arrangement.mesh;
+    out_.registers.resize(module.registers.size());
+    out_.stacked.resize(module.registers.size(), false);
+    out_.accumulate_full = arrangement.accumulate_full;
+  }
+
+  void add_params(std::span<const ParamSpec> params) {
+    using namespace registers;
+    for (const ParamSpec& param : params) {
+      const Spec spec = state_spec(arrangement_, param);
+      for (const char* prefix : {kParameter, kFirstMoment, kSecondMoment, kAverage})
+        place(prefix + param.name, spec, !param.stack.empty());
+      for (const char* prefix : {kGradient, kCast})
+        place(prefix + param.name, std::nullopt, !param.stack.empty());
+    }
+  }
+
+  // [A', rows, T'], [A', rows] or [T'].
+  void add_batch() {
+    using namespace registers;
+    for (const char* name : {kIds, kLabels, kWeights, kPositions, kSegments})
+      place_batch(name, {"", names::kBatch, names::kLength}, true);
+    place_batch(kRowIds, {"", names::kBatch}, true);
+    place_batch(kColumns, {names::kLength}, false);
+  }
+
+  Placement take() { return std::move(out_); }
+
+ private:
+  void place(const std::string& name, std::optional<Spec> spec, bool stacked) {
+    const auto found = std::ranges::find(module_.registers, name, &Register::name);
+    if (found == module_.registers.end()) return;
+    const auto r = static_cast<std::size_t>(found - module_.registers.begin());
+    out_.registers[r] = std::move(spec);
+    out_.stacked[r] = stacked;
+  }
+
+  void place_batch(const char* name, const AxisNames& axes, bool stacked) {
+    const auto& type =
+        module_.registers[static_cast<std::size_t>(module_.register_index(name))].type;
+    place(name, Spec{pin_dims(arrangement_.mesh, arrangement_.layout, type.shape, axes), 0},
+          stacked);
+  }
+
+  const Module& module_;
+  const Arrangement& arrangement_;
+  Placement out_;
+};
+
+}  // namespace
+
+std::int64_t Arrangement::batch_shards() const {
+  return mesh.size(kData) * mesh.size(kExpert) * mesh.size(kFsdp);
+}
+
+Spec state_spec(const Arrangement& arrangement, const ParamSpec& param) {
+  Spec spec = parameter_spec(arrangement.mesh, arrangement.layout, param.layer_shape(),
+                             layer_axes(param));
+  if (!param.stack.empty()) spec.dims.insert(spec.dims.begin(), std::vector<int>{});
+  return spec;
+}
+
+Placement place_module(const Module& module, std::span<const ParamSpec> params,
+                       const Arrangement& arrangement, std::vector<DroppedPin>* dropped) {
+  RegisterPlaces places(module, arrangement);
+  places.add_params(params);
+  places.add_batch();
+  Placement out = places.take();
+  out.pin = [mesh = arrangement.mesh, layout = arrangement.layout, dropped](
+                const Dims& shape, const AxisNames& names) {
+    std::vector<DroppedPin> here;
+    DimAtoms dims = pin_dims(mesh, layout, shape, names, &here);
+    for (DroppedPin& d : here) {
+      if (dropped != nullptr && std::ranges::find(*dropped, d) == dropped->end())
+        dropped->push_back(std::move(d));
+    }
+    return dims;
+  };
+  return out;
+}
+
+void check_arrangement(const Arrangement& arrangement, std::span<const ParamSpec> params) {
+  std::vector<LayoutParameter> parameters;
+  for (const ParamSpec& p : params)
+    parameters.push_back({p.name, p.layer_shape(), layer_axes(p), p.layers()});
+  check_layout(arrangement.mesh, arrangement.layout, parameters);
+}
+
+}  // namespace dew

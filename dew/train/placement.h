@@ -1,0 +1,37 @@
+// Where a run's registers live: its devices as a mesh, and what the layout says of each array.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "dew/compile.h"
+#include "dew/nn/module.h"
+#include "dew/sharding/layout.h"
+
+namespace dew {
+
+// The devices of a run and how arrays are spread over them.
+struct Arrangement {
+  Mesh mesh = {};
+  Layout layout = {};
+  // See Placement::accumulate_full.
+  bool accumulate_full = false;
+
+  // Devices that hold different rows of a batch.
+  std::int64_t batch_shards() const;
+};
+
+// The placement of an array of state or of a step's batch, per layer of a stack.
+Spec state_spec(const Arrangement& arrangement, const ParamSpec& param);
+
+// Of a training or evaluation module (train/step.h). REQUIRES: the batch shards divide the rows of
+// the step's arrays. What pins of the model stay whole for not dividing is appended to `dropped`.
+Placement place_module(const Module& module, std::span<const ParamSpec> params,
+                       const Arrangement& arrangement,
+                       std::vector<DroppedPin>* dropped = nullptr);
+
+// Throws ErrorCode::layout_refused if a parameter's share of the layout is too small, or the mesh
+// cannot work for it; see check_layout().
+void check_arrangement(const Arrangement& arrangement, std::span<const ParamSpec> params);
+
+}  // namespace dew
