@@ -1,5 +1,5 @@
-// One training step of the notebook's model on meshes of simulated devices, and how long it takes to
-// make it ready to run. Nothing is learned: weights are zeros.
+// One training step of the notebook's model on meshes of simulated devices, and how long it takes
+// to make it ready to run. Nothing is learned: weights are zeros.
 #include <benchmark/benchmark.h>
 
 #include "dew/runtime/cpu/cpu.h"
@@ -42,8 +42,8 @@ class Prepared {
     a.mesh = mesh_for_heads(a.mesh, s.heads, s.kv_heads);
     const std::int64_t rows = std::max<std::int64_t>(16, a.batch_shards());
     const Module module = training_module(objective_, {.clip_norm = 1}, {1, rows, 32}, DType::f32);
-    executable_ = compile(module, *backend_,
-                          {.placement = place_module(module, objective_.params(), a)});
+    executable_ =
+        compile(module, *backend_, {.placement = place_module(module, objective_.params(), a)});
   }
 
   void step() { executable_->run(0); }

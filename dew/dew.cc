@@ -4,6 +4,8 @@
 
 namespace dew {
 
-std::unique_ptr<Backend> cpu_devices(int workers) { return cpu_backend(workers); }
+std::unique_ptr<Backend> cpu_devices(std::int64_t devices, int workers) {
+  return cpu_backend(workers, devices);
+}
 
 }  // namespace dew

@@ -13,8 +13,9 @@
 
 namespace dew {
 
-// This process's cores as one device. `workers` threads run every step together; 0: one for each
-// core that the process may use. Results do not depend on their number.
-std::unique_ptr<Backend> cpu_devices(int workers = 0);
+// This process's cores as so many simulated devices. `workers` threads run every step together; 0:
+// one for each core that the process may use. Results do not depend on their number. Throws
+// ErrorCode::usage if there would be no device.
+std::unique_ptr<Backend> cpu_devices(std::int64_t devices = 1, int workers = 0);
 
 }  // namespace dew

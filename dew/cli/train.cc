@@ -162,7 +162,8 @@ std::vector<std::string> differences(const CheckpointInfo& earlier, const TrainC
 const char* signal_name(int signal) { return signal == SIGINT ? "SIGINT" : "SIGTERM"; }
 
 // Before anything is written.
-void check_arguments(const TrainConfig& config, const TrainArguments& a) {
+void check_arguments(const TrainConfig& config, const LMObjective& objective,
+                     const TrainArguments& a) {
   if (config.run.dir.empty()) {
     fail(ErrorCode::usage, "run.dir is not set: a run needs a directory", "run.dir=runs/NAME");
   }
@@ -171,6 +172,7 @@ void check_arguments(const TrainConfig& config, const TrainArguments& a) {
     fail(ErrorCode::checkpoint,
          format("run.resume is \"must\" and there is no '{}'", config.run.dir));
   }
+  arrange(config.mesh, *parse_devices(config.devices.spec), config.layout, objective.model());
   if (!a.dump.empty()) create_directories(a.dump, ErrorCode::usage);
 }
 
@@ -190,10 +192,13 @@ int train(const TrainConfig& config, const TrainArguments& a, const WindowData& 
     for (const std::string& line : changes) console.line(line);
   };
   Reporter reporter(console, begin);
-  const std::unique_ptr<Backend> backend = cpu_devices();
+  const std::unique_ptr<Backend> backend = cpu_devices(*parse_devices(config.devices.spec));
   Trainer trainer(objective, config.optimizer,
                   {.seed = static_cast<std::uint64_t>(config.run.seed),
                    .backend = backend.get(),
+                   .mesh = config.mesh,
+                   .layout = config.layout,
+                   .accumulate_full = config.data.accumulate_full,
                    .compute = *parse_dtype(config.precision.compute),
                    .accumulate = config.data.accumulate,
                    .micro_batch = config.data.micro_batch,
@@ -219,7 +224,7 @@ int train_command(const Arguments& arguments) {
   const TrainConfig config = load_config(a.config, a.overrides);
   const WindowData data = load_data(config);
   const LMObjective objective = make_objective(config);
-  check_arguments(config, a);
+  check_arguments(config, objective, a);
   watch_stop_signals();
   const RunDirectory directory(config.run.dir);
   try {

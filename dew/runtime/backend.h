@@ -54,6 +54,8 @@ class Backend {
  public:
   virtual ~Backend() = default;
   virtual std::string name() const = 0;  // "cpu"
+  // How many there are, over all processes.
+  virtual std::int64_t devices() const = 0;
   // `module` is that of one device.
   virtual std::unique_ptr<Executable> load(Module module, Placed placed) = 0;
 };

@@ -33,11 +33,6 @@ struct Unbuilt {
 };
 std::vector<Unbuilt> unbuilt_values(const TrainConfig& c) {
   return {
-      // more than one device
-      {"devices.spec", parse_devices(c.devices.spec) != 1},
-      {"mesh.fsdp", c.mesh.fsdp > 1},
-      {"mesh.expert", c.mesh.expert > 1},
-      {"mesh.tensor", c.mesh.tensor > 1},
       {"mesh.replicas", c.mesh.replicas > 1},
       // axes that no op can be split over yet
       {"mesh.sequence", c.mesh.sequence > 1},

@@ -283,8 +283,7 @@ TEST(Config, ConflictsAreRefused) {
 
 TEST(Config, WhatIsNotBuiltIsSaid) {
   for (const char* text :
-       {"devices.spec=cpu:8", "devices.per_process=2", "mesh.fsdp=2", "mesh.tensor=2",
-        "mesh.stage=2", "mesh.sequence=2", "mesh.expert=2", "mesh.microbatches=4",
+       {"devices.per_process=2", "mesh.stage=2", "mesh.sequence=2", "mesh.microbatches=4",
         "mesh.replicas=2", "optimizer.name=adafactor", "optimizer.name=muon",
         "run.init_from=runs/y", "model.experts=8", "model.router_z=0.1", "mesh.schedule=zb1"}) {
     const std::string key = std::string(text).substr(0, std::string(text).find('='));

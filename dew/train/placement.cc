@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "dew/base/error.h"
+#include "dew/base/format.h"
 #include "dew/nn/names.h"
 #include "dew/train/registers.h"
 
@@ -74,9 +76,28 @@ std::int64_t Arrangement::batch_shards() const {
   return mesh.size(kData) * mesh.size(kExpert) * mesh.size(kFsdp);
 }
 
+Arrangement arrange(const MeshSpec& mesh, std::int64_t devices, const Layout& layout,
+                    const models::CausalTransformer& model) {
+  for (const auto& [name, size] : {std::pair{"sequence", mesh.sequence}, {"stage", mesh.stage}}) {
+    if (size > 1) {
+      fail(ErrorCode::layout_refused,
+           format("the mesh axis {} has size {}, but nothing can be split over it yet", name, size),
+           "data, expert, fsdp and tensor can be above 1");
+    }
+  }
+  Arrangement out{.mesh = build_mesh(mesh, devices), .layout = layout};
+  const models::TransformerConfig& config = model.config();
+  out.mesh = mesh_for_heads(out.mesh, config.num_heads, config.num_kv_heads);
+  std::vector<LayoutParameter> parameters;
+  for (const ParamSpec& p : model.params())
+    parameters.push_back({p.name, p.layer_shape(), layer_axes(p), p.layers()});
+  check_layout(out.mesh, out.layout, parameters);
+  return out;
+}
+
 Spec state_spec(const Arrangement& arrangement, const ParamSpec& param) {
-  Spec spec = parameter_spec(arrangement.mesh, arrangement.layout, param.layer_shape(),
-                             layer_axes(param));
+  Spec spec =
+      parameter_spec(arrangement.mesh, arrangement.layout, param.layer_shape(), layer_axes(param));
   if (!param.stack.empty()) spec.dims.insert(spec.dims.begin(), std::vector<int>{});
   return spec;
 }
@@ -98,13 +119,6 @@ Placement place_module(const Module& module, std::span<const ParamSpec> params,
     return dims;
   };
   return out;
-}
-
-void check_arrangement(const Arrangement& arrangement, std::span<const ParamSpec> params) {
-  std::vector<LayoutParameter> parameters;
-  for (const ParamSpec& p : params)
-    parameters.push_back({p.name, p.layer_shape(), layer_axes(p), p.layers()});
-  check_layout(arrangement.mesh, arrangement.layout, parameters);
 }
 
 }  // namespace dew

@@ -17,6 +17,7 @@ namespace {
 // Elements that one thread fills at a time.
 constexpr std::int64_t kInitPart = 1 << 18;
 
+// A run of elements of one layer that lie side by side in memory.
 struct InitTask {
   const ParamSpec* param;
   std::int64_t slot, first;
@@ -41,28 +42,47 @@ std::span<float> floats(std::span<std::byte> bytes) {
   return {reinterpret_cast<float*>(bytes.data()), bytes.size() / sizeof(float)};
 }
 
-void add_tasks(const ParamSpec& param, std::span<float> values, std::vector<InitTask>& tasks) {
-  const std::int64_t per_layer = param.layer_elements();
-  for (std::int64_t slot = 0; slot < param.layers(); ++slot) {
-    for (std::int64_t first = 0; first < per_layer; first += kInitPart) {
-      const auto count = static_cast<std::size_t>(std::min(kInitPart, per_layer - first));
-      tasks.push_back({&param, slot, first,
-                       values.subspan(static_cast<std::size_t>(slot * per_layer + first), count)});
-    }
+// Calls visit(element of the whole array, element of the part, count) for the runs of a box, in
+// order.
+template <class Visit>
+void for_each_run(const Dims& whole, const Dims& start, const Dims& extent, Visit visit) {
+  std::size_t walked = extent.size();
+  std::int64_t run = 1;
+  while (walked > 0) {
+    run *= extent[--walked];
+    if (extent[walked] != whole[walked]) break;
   }
+  const Dims strides = row_major_strides(whole);
+  std::int64_t first = 0, at = 0;
+  for (std::size_t d = 0; d < start.size(); ++d) first += start[d] * strides[d];
+  for_each_index(std::span(extent).first(walked), [&](const Dims& index) {
+    std::int64_t from = first;
+    for (std::size_t d = 0; d < index.size(); ++d) from += index[d] * strides[d];
+    if (run > 0) visit(from, at, run);
+    at += run;
+  });
+}
+
+void add_tasks(const ParamSpec& param, const Shard& shard, std::vector<InitTask>& tasks) {
+  const std::span<float> values = floats(shard.bytes);
+  const std::int64_t per_layer = param.layer_elements();
+  for_each_run(param.type.shape, shard.start, shard.extent,
+               [&](std::int64_t from, std::int64_t at, std::int64_t count) {
+                 while (count > 0) {
+                   const std::int64_t slot = from / per_layer, first = from % per_layer;
+                   const std::int64_t n = std::min({kInitPart, per_layer - first, count});
+                   tasks.push_back(
+                       {&param, slot, first,
+                        values.subspan(static_cast<std::size_t>(at), static_cast<std::size_t>(n))});
+                   from += n, at += n, count -= n;
+                 }
+               });
 }
 
 // A checkpoint's name for a layer of a register: the prefix up to the parameter's name, then its
 // outside name.
 std::string outside_name(const StateArray& array, const ParamSpec& param, std::int64_t slot) {
   return array.name.substr(0, array.name.size() - param.name.size()) + param.layer_name(slot);
-}
-
-template <class T>
-void copy_into(std::span<std::byte> to, const std::vector<T>& from, const char* what) {
-  DEW_CHECK(to.size() == from.size() * sizeof(T),
-            format("batch array {} has {} elements", what, from.size()));
-  std::memcpy(to.data(), from.data(), to.size());
 }
 
 }  // namespace
@@ -72,33 +92,45 @@ StepShape step_shape(const DispatchPlan& plan) {
 }
 
 Stepper::Stepper(const LMObjective& objective, const Optimizer& optimizer, const StepShape& shape,
-                 DType compute, Backend& backend, const std::string& dump)
+                 DType compute, Backend& backend, const StepperOptions& options)
     : Stepper(objective, shape, training_module(objective, optimizer, shape, compute),
-              state_arrays(objective.params(), optimizer), backend, dump) {
+              state_arrays(objective.params(), optimizer), backend, options) {
   optimizer_ = optimizer;
 }
 
 Stepper::Stepper(const LMObjective& objective, const StepShape& shape, DType compute,
-                 Backend& backend)
-    : Stepper(objective, shape, evaluation_module(objective, shape, compute), {}, backend, {}) {
+                 Backend& backend, const StepperOptions& options)
+    : Stepper(objective, shape, evaluation_module(objective, shape, compute), {}, backend,
+              options) {
   for (std::size_t p = 0; p < objective_.params().size(); ++p) {
     state_.push_back({registers::parameter(objective_.params()[p].name), p, true});
   }
 }
 
 Stepper::Stepper(const LMObjective& objective, const StepShape& shape, Module module,
-                 std::vector<StateArray> state, Backend& backend, const std::string& dump)
+                 std::vector<StateArray> state, Backend& backend, const StepperOptions& options)
     : objective_(objective),
       shape_(shape),
       state_(std::move(state)),
-      executable_(compile(std::move(module), backend, {.dump = dump})) {
-  for (std::size_t r = 0; r < executable_->module().registers.size(); ++r) {
-    registers_.push_back(executable_->shards(static_cast<int>(r)).front().bytes);
+      arrangement_(options.arrangement) {
+  Placement placement = place_module(module, objective_.params(), arrangement_);
+  executable_ = compile(std::move(module), backend,
+                        {.dump = options.dump, .placement = std::move(placement)});
+  for (std::size_t r = 0; r < executable_->module().registers.size(); ++r)
+    registers_.push_back(executable_->shards(static_cast<int>(r)));
+  for (const char* name :
+       {registers::kIds, registers::kLabels, registers::kWeights, registers::kPositions,
+        registers::kSegments, registers::kRowIds, registers::kColumns}) {
+    uploads_.emplace_back(index(name), runs_of(name));
   }
 }
 
+std::size_t Stepper::index(std::string_view reg) const {
+  return static_cast<std::size_t>(executable_->module().register_index(reg));
+}
+
 std::span<std::byte> Stepper::bytes(std::string_view reg) const {
-  return registers_[static_cast<std::size_t>(executable_->module().register_index(reg))];
+  return registers_[index(reg)].front().bytes;
 }
 
 template <class T>
@@ -115,24 +147,64 @@ double Stepper::get(std::string_view reg) const {
 void Stepper::initialize() {
   std::vector<InitTask> tasks;
   for (const StateArray& array : state_) {
-    const std::span<float> values = floats(bytes(array.name));
-    if (array.starts_as_parameter) {
-      add_tasks(objective_.params()[array.param], values, tasks);
-    } else {
-      std::ranges::fill(values, 0.0f);
+    for (const Shard& shard : registers_[index(array.name)]) {
+      if (array.starts_as_parameter) {
+        add_tasks(objective_.params()[array.param], shard, tasks);
+      } else {
+        std::ranges::fill(floats(shard.bytes), 0.0f);
+      }
     }
   }
   run_tasks(tasks, key_);
 }
 
+// The whole array's shape follows from its parts.
+std::vector<Stepper::Run> Stepper::runs_of(std::string_view reg) const {
+  const std::size_t r = index(reg);
+  const auto size =
+      static_cast<std::size_t>(byte_size(executable_->module().registers[r].type.dtype));
+  Dims whole;
+  for (const Shard& shard : registers_[r]) {
+    whole.resize(shard.extent.size(), 0);
+    for (std::size_t d = 0; d < whole.size(); ++d)
+      whole[d] = std::max(whole[d], shard.start[d] + shard.extent[d]);
+  }
+  std::vector<Run> runs;
+  for (const Shard& shard : registers_[r]) {
+    for_each_run(whole, shard.start, shard.extent,
+                 [&](std::int64_t from, std::int64_t at, std::int64_t count) {
+                   runs.push_back({static_cast<std::size_t>(from) * size,
+                                   shard.bytes.subspan(static_cast<std::size_t>(at) * size,
+                                                       static_cast<std::size_t>(count) * size)});
+                 });
+  }
+  return runs;
+}
+
+template <class T>
+void Stepper::upload(std::string_view reg, const std::vector<T>& values) {
+  const std::size_t r = index(reg);
+  const auto found = std::ranges::find(uploads_, r, [](const auto& u) { return u.first; });
+  std::size_t copied = 0;
+  for (const Run& run : found->second) {
+    DEW_CHECK(run.from + run.to.size() <= values.size() * sizeof(T),
+              format("batch array {} has {} elements", reg, values.size()));
+    std::memcpy(run.to.data(), reinterpret_cast<const std::byte*>(values.data()) + run.from,
+                run.to.size());
+    copied += run.to.size();
+  }
+  DEW_CHECK(copied == values.size() * sizeof(T),
+            format("batch array {} has {} elements", reg, values.size()));
+}
+
 void Stepper::upload(const StepBatch& batch) {
-  copy_into(bytes(registers::kIds), batch.ids, registers::kIds);
-  copy_into(bytes(registers::kLabels), batch.labels, registers::kLabels);
-  copy_into(bytes(registers::kWeights), batch.weights, registers::kWeights);
-  copy_into(bytes(registers::kPositions), batch.positions, registers::kPositions);
-  copy_into(bytes(registers::kSegments), batch.segments, registers::kSegments);
-  copy_into(bytes(registers::kRowIds), batch.row_ids, registers::kRowIds);
-  copy_into(bytes(registers::kColumns), batch.columns, registers::kColumns);
+  upload(registers::kIds, batch.ids);
+  upload(registers::kLabels, batch.labels);
+  upload(registers::kWeights, batch.weights);
+  upload(registers::kPositions, batch.positions);
+  upload(registers::kSegments, batch.segments);
+  upload(registers::kRowIds, batch.row_ids);
+  upload(registers::kColumns, batch.columns);
 }
 
 StepResult Stepper::step(const StepBatch& batch, const StepScalars& scalars) {
@@ -179,17 +251,39 @@ std::optional<EvalResult> Stepper::evaluate(ValidationPass& pass,
       .loss = loss, .perplexity = std::exp(loss), .accuracy = correct / weight, .tokens = weight};
 }
 
+std::vector<std::byte> Stepper::Array::whole() const {
+  std::vector<std::byte> out(static_cast<std::size_t>(element_count(shape)) * sizeof(float));
+  for (const Part& part : parts)
+    copy_part(part.box, sizeof(float), part.box, part.bytes, dew::whole(shape), out);
+  return out;
+}
+
 std::vector<Stepper::Array> Stepper::arrays() {
   std::vector<Array> out;
   for (const StateArray& array : state_) {
     const ParamSpec& param = objective_.params()[array.param];
-    const std::span<std::byte> all = bytes(array.name);
-    const std::size_t per_layer = all.size() / static_cast<std::size_t>(param.layers());
+    const bool stacked = !param.stack.empty();
+    Spec spec = state_spec(arrangement_, param);
     AxisNames axes = param.axes;
-    if (!param.stack.empty()) axes.erase(axes.begin());
-    for (std::int64_t slot = 0; slot < param.layers(); ++slot) {
-      out.push_back({outside_name(array, param, slot), param.layer_shape(), axes,
-                     all.subspan(static_cast<std::size_t>(slot) * per_layer, per_layer)});
+    if (stacked) axes.erase(axes.begin());
+    if (stacked) spec.dims.erase(spec.dims.begin());
+    const std::size_t first = out.size();
+    for (std::int64_t slot = 0; slot < param.layers(); ++slot)
+      out.push_back({outside_name(array, param, slot), param.layer_shape(), axes, spec, {}});
+    for (const Shard& shard : registers_[index(array.name)]) {
+      if (!stacked) {
+        out[first].parts.push_back({{shard.start, shard.extent}, shard.bytes, shard.device});
+        continue;
+      }
+      // One layer, or all of them one after another.
+      const auto layers = static_cast<std::size_t>(shard.extent[0]);
+      const std::size_t per_layer = shard.bytes.size() / std::max<std::size_t>(layers, 1);
+      Box box{{shard.start.begin() + 1, shard.start.end()},
+              {shard.extent.begin() + 1, shard.extent.end()}};
+      for (std::size_t k = 0; k < layers; ++k) {
+        out[first + static_cast<std::size_t>(shard.start[0]) + k].parts.push_back(
+            {box, shard.bytes.subspan(k * per_layer, per_layer), shard.device});
+      }
     }
   }
   return out;
@@ -200,11 +294,16 @@ void Stepper::save(CheckpointWriter& writer) {
   for (const Array& a : all)
     writer.declare(
         {.name = a.name, .dtype = DType::f32, .shape = a.shape, .axes = a.axes, .pieces = {}});
-  for (const Array& a : all) writer.add(a.name, a.bytes);
+  for (const Array& a : all) {
+    for (const Part& part : a.parts) writer.add(a.name, part.box, part.bytes);
+  }
 }
 
 void Stepper::restore(const CheckpointReader& reader) {
-  for (const Array& a : arrays()) reader.read(reader.require(a.name, DType::f32, a.shape), a.bytes);
+  for (const Array& a : arrays()) {
+    const TensorRecord& record = reader.require(a.name, DType::f32, a.shape);
+    for (const Part& part : a.parts) reader.read(record, part.box, part.bytes);
+  }
 }
 
 }  // namespace dew

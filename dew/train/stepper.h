@@ -12,10 +12,12 @@
 #include <vector>
 
 #include "dew/base/rng.h"
+#include "dew/checkpoint/box.h"
 #include "dew/checkpoint/reader.h"
 #include "dew/checkpoint/writer.h"
 #include "dew/data/loader.h"
 #include "dew/runtime/backend.h"
+#include "dew/train/placement.h"
 #include "dew/train/step.h"
 
 namespace dew {
@@ -41,13 +43,20 @@ struct EvalResult {
   double tokens = 0;
 };
 
+struct StepperOptions {
+  Arrangement arrangement = {};  // one device
+  std::string dump = {};         // directory for programs and plans
+};
+
 class Stepper {
  public:
-  // For training. `backend` must outlive the stepper.
+  // For training. `backend` must outlive the stepper. Throws ErrorCode::layout_refused for what
+  // cannot be placed. REQUIRES: the arrangement's batch shards divide shape.rows.
   Stepper(const LMObjective& objective, const Optimizer& optimizer, const StepShape& shape,
-          DType compute, Backend& backend, const std::string& dump = {});
+          DType compute, Backend& backend, const StepperOptions& options = {});
   // For evaluation alone: parameters are the only state.
-  Stepper(const LMObjective& objective, const StepShape& shape, DType compute, Backend& backend);
+  Stepper(const LMObjective& objective, const StepShape& shape, DType compute, Backend& backend,
+          const StepperOptions& options = {});
 
   // The run's key: of first values and of masks.
   void set_key(RandomKey key) { key_ = key; }
@@ -64,11 +73,19 @@ class Stepper {
                                      const std::function<bool()>& should_stop = {});
 
   // Arrays of the state, a layer at a time, as a checkpoint names them.
+  struct Part {
+    Box box;
+    std::span<std::byte> bytes;
+    std::int64_t device = 0;  // the first one that holds it
+  };
   struct Array {
     std::string name;  // "params/layers_3/mlp/up_proj/kernel"
     Dims shape;        // without the stack's dimension
     AxisNames axes;
-    std::span<std::byte> bytes;  // f32, on this device
+    Spec spec;
+    std::vector<Part> parts;  // f32; they cover the array once
+
+    std::vector<std::byte> whole() const;
   };
   std::vector<Array> arrays();
 
@@ -80,13 +97,23 @@ class Stepper {
   const Executable& executable() const { return *executable_; }
 
  private:
-  Stepper(const LMObjective& objective, const StepShape& shape, Module module,
-          std::vector<StateArray> state, Backend& backend, const std::string& dump);
+  // Bytes of an array of the host and where one of their runs goes.
+  struct Run {
+    std::size_t from = 0;
+    std::span<std::byte> to;
+  };
 
-  std::span<std::byte> bytes(std::string_view reg) const;
+  Stepper(const LMObjective& objective, const StepShape& shape, Module module,
+          std::vector<StateArray> state, Backend& backend, const StepperOptions& options);
+
+  std::size_t index(std::string_view reg) const;
+  std::span<std::byte> bytes(std::string_view reg) const;  // of one that is whole
   template <class T>
   void put(std::string_view reg, T value);
   double get(std::string_view reg) const;
+  std::vector<Run> runs_of(std::string_view reg) const;
+  template <class T>
+  void upload(std::string_view reg, const std::vector<T>& values);
   void upload(const StepBatch& batch);
 
   LMObjective objective_;
@@ -94,8 +121,10 @@ class Stepper {
   StepShape shape_;
   RandomKey key_;
   std::vector<StateArray> state_;
+  Arrangement arrangement_;
   std::unique_ptr<Executable> executable_;
-  std::vector<std::span<std::byte>> registers_;  // memory of each
+  std::vector<std::vector<Shard>> registers_;                      // memory of each
+  std::vector<std::pair<std::size_t, std::vector<Run>>> uploads_;  // by register
 };
 
 // The devices' step shape that a dispatch plan asks for.

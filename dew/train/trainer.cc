@@ -52,7 +52,7 @@ class Trainer::Run {
         fit_(options),
         plan_({.global_batch = data.load.batch,
                .seq_len = data.options.seq_len,
-               .batch_shards = 1,
+               .batch_shards = t_.arrangement_.batch_shards(),
                .sequence_shards = 1,
                .accumulate = o_.accumulate,
                .micro_batch = o_.micro_batch,
@@ -72,7 +72,7 @@ class Trainer::Run {
     if (clocks_.step == fit_.steps) return result();
     if (!t_.stepper_) start_anew();
     message(format("Training from step {} to {} on {} (1 process(es))", clocks_.step, fit_.steps,
-                   to_string(Mesh{})));
+                   to_string(t_.arrangement_.mesh)));
     if (plan_.pads() > 0) {
       message(format("Batch: {} rows as {} micro steps of {}, {} pads", plan_.global_batch(),
                      plan_.steps(), plan_.micro_rows(), plan_.pads()));
@@ -124,8 +124,9 @@ class Trainer::Run {
 
   void make_stepper() {
     t_.shape_ = step_shape(plan_);
-    t_.stepper_ = std::make_unique<Stepper>(t_.objective_, t_.optimizer_, t_.shape_, o_.compute,
-                                            *o_.backend, o_.dump);
+    t_.stepper_ =
+        std::make_unique<Stepper>(t_.objective_, t_.optimizer_, t_.shape_, o_.compute, *o_.backend,
+                                  StepperOptions{.arrangement = t_.arrangement_, .dump = o_.dump});
     t_.stepper_->set_key(key_from_seed(o_.seed));
   }
 
@@ -345,6 +346,9 @@ Trainer::Trainer(LMObjective objective, Optimizer optimizer, TrainerOptions opti
       options_(std::move(options)) {
   validate(optimizer_);
   DEW_CHECK(options_.backend != nullptr, "a trainer needs a backend");
+  arrangement_ =
+      arrange(options_.mesh, options_.backend->devices(), options_.layout, objective_.model());
+  arrangement_.accumulate_full = options_.accumulate_full;
 }
 
 Trainer::~Trainer() = default;

@@ -37,6 +37,10 @@ enum class Resume { automatic, never, must };
 struct TrainerOptions {
   std::uint64_t seed = 0;
   Backend* backend = nullptr;  // must outlive the trainer
+  // How the backend's devices are arranged, and the layout of the parameters on them.
+  MeshSpec mesh = {};
+  Layout layout = {};
+  bool accumulate_full = false;  // see Placement
   DType compute = DType::f32;
   std::optional<std::int64_t> accumulate = {}, micro_batch = {};  // at most one
   Path checkpoints = {};  // directory for checkpoints; empty: none are read or written
@@ -94,6 +98,7 @@ class Trainer {
   LMObjective objective_;
   Optimizer optimizer_;
   TrainerOptions options_;
+  Arrangement arrangement_;
   std::unique_ptr<Stepper> stepper_;
   StepShape shape_;
   Progress progress_;

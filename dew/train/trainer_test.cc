@@ -65,7 +65,7 @@ class TrainerTest : public testing::Test {
   static std::vector<std::byte> bytes_of(Trainer& trainer) {
     std::vector<std::byte> all;
     for (const Stepper::Array& a : trainer.arrays())
-      all.insert(all.end(), a.bytes.begin(), a.bytes.end());
+      for (const std::byte b : a.whole()) all.push_back(b);
     return all;
   }
 

@@ -84,8 +84,7 @@ Result run(const test::Case& c, DType compute, int workers, int steps) {
   Result out;
   for (int s = 0; s < steps; ++s)
     out.steps.push_back(stepper.step(batch, {.step = s, .update = s + 1, .lr = c.optimizer.lr}));
-  for (const Stepper::Array& a : stepper.arrays())
-    out.state[a.name].assign(a.bytes.begin(), a.bytes.end());
+  for (const Stepper::Array& a : stepper.arrays()) out.state[a.name] = a.whole();
   return out;
 }
 
@@ -239,7 +238,7 @@ TEST(TrainingStep, NonFiniteNumbersNeverReachTheState) {
   const auto snapshot = [&] {
     std::vector<std::byte> all;
     for (const Stepper::Array& a : stepper.arrays())
-      all.insert(all.end(), a.bytes.begin(), a.bytes.end());
+      for (const std::byte b : a.whole()) all.push_back(b);
     return all;
   };
   const auto before = snapshot();
@@ -263,9 +262,11 @@ TEST(TrainingPlan, FastKernelsOnlyAndNoF32Activations) {
       class Capture : public Backend {
        public:
         std::string name() const override { return "cpu"; }
-        std::unique_ptr<Executable> load(Module m) override {
+        std::int64_t devices() const override { return 1; }
+        std::unique_ptr<Executable> load(Module m, Placed placed) override {
           return std::make_unique<cpu::CpuExecutable>(
-              std::move(m), std::make_shared<cpu::Pool>(1, cpu::onednn_thread_init));
+              std::move(m), std::move(placed),
+              std::make_shared<cpu::Pool>(1, cpu::onednn_thread_init));
         }
       } backend;
       const std::unique_ptr<Executable> executable = compile(std::move(module), backend);

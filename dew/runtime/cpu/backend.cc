@@ -1,6 +1,7 @@
 #include <sched.h>
 
 #include "dew/base/error.h"
+#include "dew/base/format.h"
 #include "dew/runtime/cpu/cpu.h"
 #include "dew/runtime/cpu/executable.h"
 #include "dew/runtime/cpu/onednn.h"
@@ -17,28 +18,32 @@ int usable_cores() {
 
 class CpuBackend : public Backend {
  public:
-  explicit CpuBackend(int workers)
-      : pool_(std::make_shared<cpu::Pool>(workers, cpu::onednn_thread_init)) {}
+  CpuBackend(int workers, std::int64_t devices)
+      : devices_(devices), pool_(std::make_shared<cpu::Pool>(workers, cpu::onednn_thread_init)) {}
 
   std::string name() const override { return "cpu"; }
+  std::int64_t devices() const override { return devices_; }
 
   std::unique_ptr<Executable> load(Module module, Placed placed) override {
     return std::make_unique<cpu::CpuExecutable>(std::move(module), std::move(placed), pool_);
   }
 
  private:
+  std::int64_t devices_;
   std::shared_ptr<cpu::Pool> pool_;
 };
 
 }  // namespace
 
-std::unique_ptr<Backend> cpu_backend(int workers) {
+std::unique_ptr<Backend> cpu_backend(int workers, std::int64_t devices) {
 #if defined(__x86_64__)
   if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma")) {
     fail(ErrorCode::usage, "this processor has no AVX2 and FMA, which dew needs");
   }
 #endif
-  return std::make_unique<CpuBackend>(workers > 0 ? workers : usable_cores());
+  if (devices < 1)
+    fail(ErrorCode::usage, format("{} devices, but there must be at least 1", devices));
+  return std::make_unique<CpuBackend>(workers > 0 ? workers : usable_cores(), devices);
 }
 
 }  // namespace dew
