@@ -170,9 +170,7 @@ ValidationPass::ValidationPass(const Windows& windows, const DispatchPlan& plan,
   if (batches > 0 && batches < all) rows_ = batches * plan.global_batch();
 }
 
-std::int64_t ValidationPass::batches() const {
-  return maker_.plan().batches(rows_);
-}
+std::int64_t ValidationPass::batches() const { return maker_.plan().batches(rows_); }
 
 const StepBatch* ValidationPass::next() {
   if (next_row_ >= rows_) return nullptr;
