@@ -85,7 +85,7 @@ const std::vector<Command>& commands() {
       {"probe", "compare with another framework on one batch", nullptr},
       {"inspect", "what is in a model, a checkpoint or a compiled config", nullptr},
       {"tokenizer", "train, encode and decode with tokenizer files", nullptr},
-      {"dispatch", "which rows go where on a mesh", nullptr},
+      {"dispatch", "which rows go where on a mesh", dispatch_command},
       {"import", "Hugging Face models in", nullptr},
       {"export", "Hugging Face models out", nullptr},
       {"plan", "memory and time of a run before it starts", nullptr},

@@ -166,13 +166,11 @@ ValidationPass::ValidationPass(const Windows& windows, const DispatchPlan& plan,
     : maker_(windows, plan), rows_(windows.records()) {
   if (batches < 0)
     fail(ErrorCode::usage, format("validation batches = {}, must not be negative", batches));
-  const std::int64_t all = (rows_ - 1) / plan.global_batch() + 1;
+  const std::int64_t all = plan.batches(rows_);
   if (batches > 0 && batches < all) rows_ = batches * plan.global_batch();
 }
 
-std::int64_t ValidationPass::batches() const {
-  return (rows_ - 1) / maker_.plan().global_batch() + 1;
-}
+std::int64_t ValidationPass::batches() const { return maker_.plan().batches(rows_); }
 
 const StepBatch* ValidationPass::next() {
   if (next_row_ >= rows_) return nullptr;

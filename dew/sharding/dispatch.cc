@@ -55,7 +55,36 @@ std::int64_t rows_of_a_micro_step(const DispatchOptions& o, std::int64_t fullest
   return next_multiple(m, o.microbatches, "rows of a micro step");
 }
 
+constexpr double kManyPads = 0.25, kFewPads = 0.1;
+
+double share(std::int64_t part, std::int64_t whole) {
+  return static_cast<double>(part) / static_cast<double>(whole);
+}
+
+// Of `rows` rows on so many shards, each with as few slots as hold them.
+double least_pad_share(std::int64_t rows, std::int64_t shards) {
+  const std::int64_t physical = ceil_div(rows, shards) * shards;
+  return share(physical - rows, physical);
+}
+
+std::string count_of(std::int64_t n, std::string_view one) {
+  return format("{} {}{}", n, one, n == 1 ? "" : "s");
+}
+
 }  // namespace
+
+std::int64_t advised_batch_shards(std::int64_t rows, std::int64_t batch_shards) {
+  std::int64_t best = 1;  // never has pads
+  const auto consider = [&](std::int64_t b) {
+    if (b > best && b <= rows && least_pad_share(rows, b) <= kFewPads) best = b;
+  };
+  for (std::int64_t b = 1; b <= batch_shards / b; ++b) {
+    if (batch_shards % b != 0) continue;
+    consider(b);
+    consider(batch_shards / b);
+  }
+  return best;
+}
 
 DispatchPlan::DispatchPlan(const DispatchOptions& options)
     : options_(options), rows_(options.global_batch) {
@@ -113,6 +142,64 @@ std::int64_t DispatchPlan::row(const Place& place) const {
       format("micro step {} of {}, slot {} of {}", place.micro, steps_, place.slot, micro_batch_));
   const std::int64_t k = place.micro * micro_batch_ + place.slot;
   return k < rows_of(place.shard) ? first_row(place.shard) + k : -1;
+}
+
+double DispatchPlan::pad_share() const { return share(pads(), physical_batch()); }
+
+std::int64_t DispatchPlan::empty_shards() const {
+  return std::max<std::int64_t>(0, batch_shards() - rows_);
+}
+
+double DispatchPlan::row_weight() const { return 1 / static_cast<double>(rows_); }
+
+double DispatchPlan::token_weight() const { return row_weight() / static_cast<double>(seq_len()); }
+
+std::int64_t DispatchPlan::batches(std::int64_t rows) const {
+  DEW_CHECK(rows >= 0, format("{} rows", rows));
+  return ceil_div(rows, rows_);
+}
+
+std::vector<std::string> DispatchPlan::warnings() const {
+  std::vector<std::string> lines;
+  if (rows_ != options_.global_batch) return lines;
+  if (pad_share() > kManyPads) {
+    lines.push_back(format("{} of {} physical rows ({:.1f} %) are pads", pads(), physical_batch(),
+                           100 * pad_share()));
+  }
+  if (options_.accumulate && steps_ < *options_.accumulate) {
+    lines.push_back(format("accumulate = {}, but the fullest shard has {}, so {} run{}",
+                           *options_.accumulate, count_of(ceil_div(rows_, batch_shards()), "row"),
+                           count_of(steps_, "micro step"), steps_ == 1 ? "s" : ""));
+  }
+  return lines;
+}
+
+std::optional<std::string> DispatchPlan::advice() const {
+  if (rows_ != options_.global_batch || pad_share() <= kManyPads) return std::nullopt;
+  if (least_pad_share(rows_, batch_shards()) > kManyPads) return advice_on_shards();
+  const std::int64_t fullest = ceil_div(rows_, batch_shards());
+  return format(
+      "the fullest shard has {}, and {} of {} make {} of them; a micro_batch that divides {}{} "
+      "would not",
+      count_of(fullest, "row"), count_of(steps_, "micro step"), micro_batch_, rows_per_shard(),
+      fullest, options_.microbatches > 1 ? ", and microbatches that divide that," : "");
+}
+
+// Shards beyond the rows do nothing, so devices move from rows to columns.
+std::optional<std::string> DispatchPlan::advice_on_shards() const {
+  const std::int64_t fewer = advised_batch_shards(rows_, batch_shards());
+  const std::int64_t factor = batch_shards() / fewer;
+  const std::int64_t sequence = product(sequence_shards(), factor, "sequence shards");
+  if (sequence > seq_len()) {
+    return format(
+        "a global batch of {} fills all batch shards; or give the mesh at most {} of them",
+        batch_shards(), fewer);
+  }
+  return format(
+      "move a factor of {} from the batch axes to sequence: {} x {} of {}, {:.1f} % pads "
+      "(training over sequence is not built yet)",
+      factor, count_of(fewer, "batch shard"), count_of(sequence, "sequence shard"),
+      count_of(ceil_div(seq_len(), sequence), "column"), 100 * least_pad_share(rows_, fewer));
 }
 
 std::vector<ColumnRange> DispatchPlan::columns(std::int64_t sigma) const {

@@ -13,7 +13,10 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <vector>
+
+#include "dew/base/shape.h"
 
 namespace dew {
 
@@ -66,6 +69,17 @@ class DispatchPlan {
   std::int64_t micro_rows() const { return batch_shards() * micro_batch_; }  // nB * m
   std::int64_t physical_batch() const { return steps_ * micro_rows(); }      // Gp
   std::int64_t pads() const { return physical_batch() - rows_; }
+  double pad_share() const;           // of the physical rows
+  std::int64_t empty_shards() const;  // without any real row
+
+  // Arrays of a step: [A', nB * m, T'] as a whole, and what one device holds of them.
+  Dims global_shape() const { return {steps_, micro_rows(), padded_seq_len_}; }
+  Dims device_shape() const { return {steps_, micro_batch_, padded_seq_len_ / sequence_shards()}; }
+
+  // What the loss multiplies by where every real row has weighted tokens: a row's mean loss (rows
+  // mode), and a token's where all T tokens of each row count (tokens mode).
+  double row_weight() const;
+  double token_weight() const;
 
   // The shard of a row, the first row of a shard (G for shard nB), the real rows of a shard.
   std::int64_t shard(std::int64_t row) const;
@@ -76,14 +90,29 @@ class DispatchPlan {
   // The row at a place, -1 on a pad.
   std::int64_t row(const Place& place) const;
 
+  // Steps that see each of `rows` rows once; all but the last take global_batch() rows.
+  std::int64_t batches(std::int64_t rows) const;
+
+  // What is legal and probably not meant, a line each: many pads, fewer micro steps than asked for.
+  std::vector<std::string> warnings() const;
+  // How to have fewer pads, where more than a quarter of the rows are pads. Neither speaks of a
+  // plan that with_global_batch() made: its arrays were chosen before.
+  std::optional<std::string> advice() const;
+
   // Global columns that sequence shard `sigma` holds, in the order in which it holds them; T'/nS in
   // all. Columns from T on are pads. Now always one range, in order; later axes deal columns
   // differently.
   std::vector<ColumnRange> columns(std::int64_t sigma) const;
 
  private:
+  std::optional<std::string> advice_on_shards() const;
+
   DispatchOptions options_;
   std::int64_t rows_, micro_batch_, steps_, padded_seq_len_;
 };
+
+// The number of batch shards that the advice is: the largest divisor of `batch_shards` up to `rows`
+// with at most 10 % pads. (16 rows on 256 shards: 16; 17 rows: 2; 100 rows: 8.)
+std::int64_t advised_batch_shards(std::int64_t rows, std::int64_t batch_shards);
 
 }  // namespace dew

@@ -146,65 +146,6 @@ TEST(DispatchPlan, ColumnsCoverEachSequenceOnce) {
   });
 }
 
-// The columns G, nB, m, A', r, Gp, pads of batch-dispatch.md section 7.
-struct Case {
-  const char* id;
-  std::int64_t g, nb, ns, accumulate, microbatches, m, steps, r, physical, pads;
-};
-
-constexpr Case kCases[] = {
-    {"C01", 16, 16, 1, 1, 1, 1, 1, 1, 16, 0},
-    {"C02", 128, 16, 1, 1, 1, 8, 1, 8, 128, 0},
-    {"C03", 256, 16, 1, 1, 1, 16, 1, 16, 256, 0},
-    {"C04", 8, 16, 1, 1, 1, 1, 1, 1, 16, 8},
-    {"C05", 1, 16, 1, 1, 1, 1, 1, 1, 16, 15},
-    {"C06", 17, 16, 1, 1, 1, 2, 1, 2, 32, 15},
-    {"C07", 17, 16, 1, 4, 1, 1, 2, 2, 32, 15},
-    {"C08", 100, 16, 1, 1, 1, 7, 1, 7, 112, 12},
-    {"C09", 16, 16, 1, 1, 1, 1, 1, 1, 16, 0},
-    {"C10", 128, 16, 1, 1, 1, 8, 1, 8, 128, 0},
-    {"C13", 16, 256, 1, 1, 1, 1, 1, 1, 256, 240},
-    {"C14", 128, 256, 1, 1, 1, 1, 1, 1, 256, 128},
-    {"C15", 256, 256, 1, 1, 1, 1, 1, 1, 256, 0},
-    {"C17", 300, 256, 1, 1, 1, 2, 1, 2, 512, 212},
-    {"C18", 1, 256, 1, 1, 1, 1, 1, 1, 256, 255},
-    {"C19", 4, 64, 1, 1, 1, 1, 1, 1, 64, 60},
-    {"C20", 96, 64, 1, 1, 1, 2, 1, 2, 128, 32},
-    {"C22", 48, 64, 1, 1, 1, 1, 1, 1, 64, 16},
-    {"C23", 64, 16, 1, 1, 4, 4, 1, 4, 64, 0},
-    {"C24", 16, 16, 1, 1, 4, 4, 1, 4, 64, 48},
-    {"C25", 128, 16, 1, 2, 4, 4, 2, 8, 128, 0},
-    {"C26", 16, 16, 4, 1, 1, 1, 1, 1, 16, 0},
-    {"C27", 4, 4, 64, 1, 1, 1, 1, 1, 4, 0},
-    {"C28", 1, 1, 256, 1, 1, 1, 1, 1, 1, 0},
-    {"C29", 3, 1, 1, 1, 1, 3, 1, 3, 3, 0},
-    {"C30", 5, 8, 1, 1, 1, 1, 1, 1, 8, 3},
-    {"C32", 4, 4, 1, 1, 1, 1, 1, 1, 4, 0},
-    {"C33", 8, 8, 1, 1, 1, 1, 1, 1, 8, 0},
-    {"C34", 32, 4, 1, 4, 1, 2, 4, 8, 32, 0},
-    {"C35", 30, 4, 1, 4, 1, 2, 4, 8, 32, 2},
-    {"C37", 6, 4, 1, 1, 1, 2, 1, 2, 8, 2},
-    {"C38 before the tail", 64, 16, 1, 1, 1, 4, 1, 4, 64, 0},
-};
-
-TEST(DispatchPlan, WorkedCases) {
-  for (const Case& c : kCases) {
-    SCOPED_TRACE(c.id);
-    const DispatchPlan plan({.global_batch = c.g,
-                             .seq_len = 8192,
-                             .batch_shards = c.nb,
-                             .sequence_shards = c.ns,
-                             .accumulate = c.accumulate,
-                             .microbatches = c.microbatches});
-    EXPECT_EQ(plan.micro_batch(), c.m);
-    EXPECT_EQ(plan.steps(), c.steps);
-    EXPECT_EQ(plan.rows_per_shard(), c.r);
-    EXPECT_EQ(plan.physical_batch(), c.physical);
-    EXPECT_EQ(plan.pads(), c.pads);
-    EXPECT_EQ(plan.padded_seq_len(), 8192);
-  }
-}
-
 std::vector<std::int64_t> rows_of_shard(const DispatchPlan& plan, std::int64_t micro,
                                         std::int64_t shard) {
   std::vector<std::int64_t> rows;
@@ -273,6 +214,70 @@ std::string usage_error(Function function) {
     return error.what();
   }
   return "no error";
+}
+
+TEST(DispatchPlan, AdviceIsTheMostShardsWithFewPads) {
+  EXPECT_EQ(advised_batch_shards(16, 256), 16);
+  EXPECT_EQ(advised_batch_shards(17, 256), 2);
+  EXPECT_EQ(advised_batch_shards(100, 256), 8);
+  EXPECT_EQ(advised_batch_shards(24, 256), 8);
+  EXPECT_EQ(advised_batch_shards(128, 256), 128);
+  EXPECT_EQ(advised_batch_shards(300, 256), 64);
+  EXPECT_EQ(advised_batch_shards(1, 256), 1);
+  EXPECT_EQ(advised_batch_shards(5, 6), 1);
+  EXPECT_EQ(advised_batch_shards(18, 18), 18);
+  EXPECT_EQ(advised_batch_shards(7, 1), 1);
+}
+
+TEST(DispatchPlan, WarningsAndAdvice) {
+  using Lines = std::vector<std::string>;
+  const DispatchPlan c13({.global_batch = 16, .seq_len = 8192, .batch_shards = 256});
+  EXPECT_EQ(c13.warnings(), (Lines{"240 of 256 physical rows (93.8 %) are pads"}));
+  EXPECT_EQ(c13.advice(),
+            "move a factor of 16 from the batch axes to sequence: 16 batch shards x 16 sequence "
+            "shards of 512 columns, 0.0 % pads (training over sequence is not built yet)");
+  const DispatchPlan c18({.seq_len = 32768, .batch_shards = 256});
+  EXPECT_EQ(c18.advice(),
+            "move a factor of 256 from the batch axes to sequence: 1 batch shard x 256 sequence "
+            "shards of 128 columns, 0.0 % pads (training over sequence is not built yet)");
+  const DispatchPlan narrow({.global_batch = 16, .seq_len = 8, .batch_shards = 256});
+  EXPECT_EQ(narrow.advice(),
+            "a global batch of 256 fills all batch shards; or give the mesh at most 16 of them");
+
+  // C24: pads that the pipeline makes.
+  const DispatchPlan c24({.global_batch = 16, .batch_shards = 16, .microbatches = 4});
+  EXPECT_EQ(c24.warnings(), (Lines{"48 of 64 physical rows (75.0 %) are pads"}));
+  EXPECT_EQ(c24.advice(),
+            "the fullest shard has 1 row, and 1 micro step of 4 make 4 of them; a micro_batch that "
+            "divides 1, and microbatches that divide that, would not");
+  const DispatchPlan wide({.global_batch = 6, .batch_shards = 2, .micro_batch = 8});
+  EXPECT_EQ(
+      wide.advice(),
+      "the fullest shard has 3 rows, and 1 micro step of 8 make 8 of them; a micro_batch that "
+      "divides 3 would not");
+  const DispatchPlan halves({.global_batch = 5, .batch_shards = 2, .accumulate = 2});
+  EXPECT_EQ(
+      halves.advice(),
+      "the fullest shard has 3 rows, and 2 micro steps of 2 make 4 of them; a micro_batch that "
+      "divides 3 would not");
+
+  // C07
+  const DispatchPlan c07(
+      {.global_batch = 17, .seq_len = 8192, .batch_shards = 16, .accumulate = 4});
+  EXPECT_EQ(c07.warnings(),
+            (Lines{"15 of 32 physical rows (46.9 %) are pads",
+                   "accumulate = 4, but the fullest shard has 2 rows, so 2 micro steps run"}));
+
+  // A quarter is not many; what is chosen already needs no advice.
+  const DispatchPlan c20({.global_batch = 96, .batch_shards = 64});
+  EXPECT_EQ(c20.pad_share(), 0.25);
+  EXPECT_EQ(c20.warnings(), Lines());
+  EXPECT_EQ(c20.advice(), std::nullopt);
+  const DispatchPlan tail =
+      DispatchPlan({.global_batch = 64, .batch_shards = 16}).with_global_batch(1);
+  EXPECT_EQ(tail.warnings(), Lines());
+  EXPECT_EQ(tail.advice(), std::nullopt);
+  EXPECT_EQ(tail.empty_shards(), 15);
 }
 
 TEST(DispatchPlan, RefusesNonsense) {
