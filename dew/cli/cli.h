@@ -23,6 +23,8 @@ using Arguments = std::vector<std::string>;  // without the program's name
 int tokenize_command(const Arguments& arguments);
 int train_command(const Arguments& arguments);
 int eval_command(const Arguments& arguments);
+int probe_command(const Arguments& arguments);
+int inspect_command(const Arguments& arguments);
 
 struct Command {
   const char* name;

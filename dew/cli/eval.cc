@@ -5,11 +5,9 @@
 
 #include "dew/base/format.h"
 #include "dew/base/json.h"
-#include "dew/checkpoint/directory.h"
-#include "dew/checkpoint/reader.h"
 #include "dew/cli/cli.h"
+#include "dew/cli/model.h"
 #include "dew/dew.h"
-#include "dew/train/config.h"
 
 namespace dew::cli {
 namespace {
@@ -29,8 +27,7 @@ reads the newest complete checkpoint; runs/mine/checkpoints/step_00000400 is one
 bool parse_eval(const Arguments& arguments, EvalArguments& a) {
   CLI::App app("Loss and accuracy of a model on validation data, every window once.", "dew eval");
   app.footer(kExample);
-  app.add_option("MODEL", a.model, "a run directory, or a checkpoint directory inside it")
-      ->required();
+  app.add_option("MODEL", a.model, kModelHelp)->required();
   app.add_option("--data", a.data, "token directory")->required()->type_name("DIR");
   add_integer(app, "--batches", a.batches, "stop after so many; 0: all");
   app.add_option("--devices", a.devices, "'cpu': one device with all cores")->type_name("D");
@@ -38,22 +35,6 @@ bool parse_eval(const Arguments& arguments, EvalArguments& a) {
   add_unbuilt_option(app, "--mesh");
   add_verbosity(app, a.verbosity);
   return parse(app, arguments);
-}
-
-Path find_checkpoint(const Path& model) {
-  if (file_kind(model / "config.json", ErrorCode::checkpoint) == FileKind::regular) {
-    refuse_unbuilt(format("dew eval of a Hugging Face directory ('{}')", model.string()));
-  }
-  return resolve_checkpoint(model);
-}
-
-// The config that a checkpoint carries. What is wrong with it is wrong with the checkpoint.
-TrainConfig config_of(const CheckpointReader& reader) {
-  try {
-    return parse_config(reader.info().config, reader.path().string());
-  } catch (const Error& error) {
-    fail(ErrorCode::checkpoint, error.what(), error.hint());
-  }
 }
 
 WindowData load_data(const EvalArguments& a, const CheckpointInfo& info,
@@ -121,7 +102,7 @@ int eval_command(const Arguments& arguments) {
   if (parse_eval(arguments, a)) return 0;
   if (a.devices != "cpu") refuse_unbuilt("dew eval --devices " + a.devices);
   require_standard_output();
-  const CheckpointReader reader(find_checkpoint(a.model));
+  const CheckpointReader reader(find_checkpoint(a.model, "dew eval"));
   const TrainConfig config = config_of(reader);
   const WindowData data = load_data(a, reader.info(), config);
   watch_stop_signals();

@@ -153,4 +153,11 @@ TransformerOutputs CausalTransformer::forward(const TransformerInputs& in) const
   return {.states = x, .table = c.tie_embeddings ? tokens : table(names::kHead)};
 }
 
+Value CausalTransformer::logits(const TransformerOutputs& outputs) const {
+  const Value z = dot(outputs.states, outputs.table,
+                      {.lhs_contract = {2}, .rhs_contract = {1}, .out = DType::f32});
+  const double cap = config_.logit_softcap;
+  return cap > 0 ? tanh(z / cap) * cap : z;
+}
+
 }  // namespace dew::models

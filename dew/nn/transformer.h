@@ -73,6 +73,8 @@ class CausalTransformer {
 
   // Writes the forward pass onto the program of `in`.
   TransformerOutputs forward(const TransformerInputs& in) const;
+  // f32[b, t, vocab_size], capped as the config says.
+  Value logits(const TransformerOutputs& outputs) const;
 
  private:
   TransformerConfig config_;

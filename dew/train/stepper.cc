@@ -52,12 +52,6 @@ void add_tasks(const ParamSpec& param, std::span<float> values, std::vector<Init
   }
 }
 
-// A checkpoint's name for a layer of a register: the prefix up to the parameter's name, then its
-// outside name.
-std::string outside_name(const StateArray& array, const ParamSpec& param, std::int64_t slot) {
-  return array.name.substr(0, array.name.size() - param.name.size()) + param.layer_name(slot);
-}
-
 template <class T>
 void copy_into(std::span<std::byte> to, const std::vector<T>& from, const char* what) {
   DEW_CHECK(to.size() == from.size() * sizeof(T),
@@ -72,9 +66,11 @@ StepShape step_shape(const DispatchPlan& plan) {
 }
 
 Stepper::Stepper(const LMObjective& objective, const Optimizer& optimizer, const StepShape& shape,
-                 DType compute, Backend& backend, const std::string& dump)
-    : Stepper(objective, shape, training_module(objective, optimizer, shape, compute),
-              state_arrays(objective.params(), optimizer), backend, dump) {
+                 DType compute, Backend& backend, const StepperOptions& options)
+    : Stepper(objective, shape,
+              options.logits ? probing_module(objective, optimizer, shape, compute)
+                             : training_module(objective, optimizer, shape, compute),
+              state_arrays(objective.params(), optimizer), backend, options.dump) {
   optimizer_ = optimizer;
 }
 
@@ -87,7 +83,7 @@ Stepper::Stepper(const LMObjective& objective, const StepShape& shape, DType com
 }
 
 Stepper::Stepper(const LMObjective& objective, const StepShape& shape, Module module,
-                 std::vector<StateArray> state, Backend& backend, const std::string& dump)
+                 std::vector<StateArray> state, Backend& backend, const Dump& dump)
     : objective_(objective),
       shape_(shape),
       state_(std::move(state)),
@@ -135,16 +131,20 @@ void Stepper::upload(const StepBatch& batch) {
   copy_into(bytes(registers::kColumns), batch.columns, registers::kColumns);
 }
 
-StepResult Stepper::step(const StepBatch& batch, const StepScalars& scalars) {
-  upload(batch);
-  const BiasCorrection correction = bias_correction(optimizer_, scalars.update);
+void Stepper::put_scalars(const StepBatch& batch, std::int64_t step) {
   put(registers::kInvWeight,
       static_cast<float>(batch.weight_sum > 0 ? 1.0 / batch.weight_sum : 0.0));
   put(registers::kInvTokens,
       static_cast<float>(batch.real_tokens > 0 ? 1.0 / static_cast<double>(batch.real_tokens)
                                                : 0.0));
   put(registers::kKey, key_);
-  put(registers::kStep, static_cast<std::int32_t>(scalars.step));
+  put(registers::kStep, static_cast<std::int32_t>(step));
+}
+
+StepResult Stepper::step(const StepBatch& batch, const StepScalars& scalars) {
+  upload(batch);
+  put_scalars(batch, scalars.step);
+  const BiasCorrection correction = bias_correction(optimizer_, scalars.update);
   put(registers::kLr, static_cast<float>(scalars.lr));
   put(registers::kClipNorm, static_cast<float>(optimizer_.clip_norm));
   if (optimizer_.name == "adamw") {
@@ -157,6 +157,23 @@ StepResult Stepper::step(const StepBatch& batch, const StepScalars& scalars) {
           .accuracy = get(registers::kCorrect),
           .grad_norm = get(registers::kGradNorm),
           .committed = bytes(registers::kCommit)[0] != std::byte{0}};
+}
+
+StepResult Stepper::gradient(const StepBatch& batch, std::int64_t step) {
+  upload(batch);
+  put_scalars(batch, step);
+  executable_->run(executable_->module().list_index("gradient"));
+  return {.loss = get(registers::kLoss),
+          .nll = get(registers::kNll),
+          .accuracy = get(registers::kCorrect)};
+}
+
+std::span<const std::byte> Stepper::logits(const StepBatch& batch) {
+  upload(batch);
+  put(registers::kKey, key_);
+  put(registers::kStep, std::int32_t{0});
+  executable_->run(executable_->module().list_index("logits"));
+  return bytes(registers::kLogits);
 }
 
 std::optional<EvalResult> Stepper::evaluate(ValidationPass& pass,
@@ -179,21 +196,37 @@ std::optional<EvalResult> Stepper::evaluate(ValidationPass& pass,
       .loss = loss, .perplexity = std::exp(loss), .accuracy = correct / weight, .tokens = weight};
 }
 
+// A register a layer at a time, each named by the prefix and the layer's outside name.
+void Stepper::add_layers(std::vector<Array>& out, const std::string& reg, const std::string& prefix,
+                         const ParamSpec& param) const {
+  const std::span<std::byte> all = bytes(reg);
+  const std::size_t per_layer = all.size() / static_cast<std::size_t>(param.layers());
+  AxisNames axes = param.axes;
+  if (!param.stack.empty()) axes.erase(axes.begin());
+  for (std::int64_t slot = 0; slot < param.layers(); ++slot) {
+    out.push_back({prefix + param.layer_name(slot), param.layer_shape(), axes,
+                   all.subspan(static_cast<std::size_t>(slot) * per_layer, per_layer)});
+  }
+}
+
 std::vector<Stepper::Array> Stepper::arrays() {
   std::vector<Array> out;
   for (const StateArray& array : state_) {
     const ParamSpec& param = objective_.params()[array.param];
-    const std::span<std::byte> all = bytes(array.name);
-    const std::size_t per_layer = all.size() / static_cast<std::size_t>(param.layers());
-    AxisNames axes = param.axes;
-    if (!param.stack.empty()) axes.erase(axes.begin());
-    for (std::int64_t slot = 0; slot < param.layers(); ++slot) {
-      out.push_back({outside_name(array, param, slot), param.layer_shape(), axes,
-                     all.subspan(static_cast<std::size_t>(slot) * per_layer, per_layer)});
-    }
+    add_layers(out, array.name, array.name.substr(0, array.name.size() - param.name.size()), param);
   }
   return out;
 }
+
+std::vector<Stepper::Array> Stepper::group(const char* prefix) const {
+  std::vector<Array> out;
+  for (const ParamSpec& param : objective_.params())
+    add_layers(out, prefix + param.name, "", param);
+  return out;
+}
+
+std::vector<Stepper::Array> Stepper::gradients() { return group(registers::kGradient); }
+std::vector<Stepper::Array> Stepper::parameters() { return group(registers::kParameter); }
 
 void Stepper::save(CheckpointWriter& writer) {
   const std::vector<Array> all = arrays();
@@ -201,6 +234,11 @@ void Stepper::save(CheckpointWriter& writer) {
     writer.declare(
         {.name = a.name, .dtype = DType::f32, .shape = a.shape, .axes = a.axes, .pieces = {}});
   for (const Array& a : all) writer.add(a.name, a.bytes);
+}
+
+void Stepper::restore_parameters(const CheckpointReader& reader) {
+  for (const Array& a : parameters())
+    reader.read(reader.require(registers::parameter(a.name), DType::f32, a.shape), a.bytes);
 }
 
 void Stepper::restore(const CheckpointReader& reader) {

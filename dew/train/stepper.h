@@ -14,6 +14,7 @@
 #include "dew/base/rng.h"
 #include "dew/checkpoint/reader.h"
 #include "dew/checkpoint/writer.h"
+#include "dew/compile.h"
 #include "dew/data/loader.h"
 #include "dew/runtime/backend.h"
 #include "dew/train/step.h"
@@ -41,11 +42,16 @@ struct EvalResult {
   double tokens = 0;
 };
 
+struct StepperOptions {
+  Dump dump = {};
+  bool logits = false;  // logits() will be asked for
+};
+
 class Stepper {
  public:
   // For training. `backend` must outlive the stepper.
   Stepper(const LMObjective& objective, const Optimizer& optimizer, const StepShape& shape,
-          DType compute, Backend& backend, const std::string& dump = {});
+          DType compute, Backend& backend, const StepperOptions& options = {});
   // For evaluation alone: parameters are the only state.
   Stepper(const LMObjective& objective, const StepShape& shape, DType compute, Backend& backend);
 
@@ -57,6 +63,13 @@ class Stepper {
   void initialize();
 
   StepResult step(const StepBatch& batch, const StepScalars& scalars);
+
+  // A step without its update: loss and accuracy as in step(), no norm. gradients() are the step's.
+  StepResult gradient(const StepBatch& batch, std::int64_t step = 0);
+
+  // The logits of the batch, f32[rows, columns, vocab]; valid until the next run of anything.
+  // REQUIRES: StepperOptions::logits, one micro step.
+  std::span<const std::byte> logits(const StepBatch& batch);
 
   // All batches of `pass`, sums divided once. `should_stop` is asked between batches; the result is
   // then none.
@@ -71,18 +84,28 @@ class Stepper {
     std::span<std::byte> bytes;  // f32, on this device
   };
   std::vector<Array> arrays();
+  // Of the last step() or gradient(), and the parameters alone; names without prefix:
+  // "layers_3/mlp/up_proj/kernel".
+  std::vector<Array> gradients();
+  std::vector<Array> parameters();
 
   void save(CheckpointWriter& writer);
   // Reads every array of the state; a missing one, or one of another shape or type, is an error
   // that names it.
   void restore(const CheckpointReader& reader);
+  // The parameters alone; the rest of the state stays as it is: zeros in a new stepper.
+  void restore_parameters(const CheckpointReader& reader);
 
   const Executable& executable() const { return *executable_; }
 
  private:
   Stepper(const LMObjective& objective, const StepShape& shape, Module module,
-          std::vector<StateArray> state, Backend& backend, const std::string& dump);
+          std::vector<StateArray> state, Backend& backend, const Dump& dump);
 
+  void add_layers(std::vector<Array>& out, const std::string& reg, const std::string& prefix,
+                  const ParamSpec& param) const;
+  std::vector<Array> group(const char* prefix) const;
+  void put_scalars(const StepBatch& batch, std::int64_t step);
   std::span<std::byte> bytes(std::string_view reg) const;
   template <class T>
   void put(std::string_view reg, T value);
