@@ -34,7 +34,8 @@ LMLoss LMObjective::eval_loss(const ParamValues& params, const BatchValues& batc
 
 Value LMObjective::logits(const ParamValues& params, const BatchValues& batch,
                           DType compute) const {
-  return model_.logits(forward(params, batch, compute, false));
+  const models::TransformerOutputs out = forward(params, batch, compute, false);
+  return dew::logits(out.states, out.table, model_.config().logit_softcap);
 }
 
 models::TransformerOutputs LMObjective::forward(const ParamValues& params, const BatchValues& b,
