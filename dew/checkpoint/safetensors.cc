@@ -366,15 +366,4 @@ void SafetensorsWriter::finish() {
   file_.finish();
 }
 
-void write_safetensors_atomic(const Path& path, std::span<const TensorBytes> tensors,
-                              ErrorCode code) {
-  std::vector<StoredTensor> headers;
-  for (const TensorBytes& tensor : tensors) headers.push_back(tensor.header);
-  replace_file(path, code, [&](const Path& partial) {
-    SafetensorsWriter writer(partial, code, std::move(headers));
-    for (const TensorBytes& tensor : tensors) writer.write(tensor.bytes);
-    writer.finish();
-  });
-}
-
 }  // namespace dew

@@ -112,15 +112,4 @@ class SafetensorsWriter {
   std::uint64_t header_digest_ = 0;
 };
 
-// A tensor with its bytes; offset and byte count of `header` are not read.
-struct TensorBytes {
-  StoredTensor header;
-  std::span<const std::byte> bytes;
-};
-
-// `path` holds all of the tensors or what it held before, whatever happens: written to
-// `path`.partial, synced, renamed, directory synced.
-void write_safetensors_atomic(const Path& path, std::span<const TensorBytes> tensors,
-                              ErrorCode code);
-
 }  // namespace dew

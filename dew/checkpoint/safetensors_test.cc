@@ -265,29 +265,5 @@ TEST(Safetensors, EveryTypeHasItsName) {
   }
 }
 
-int fail_rename(FileCall call, const Path&) { return call == FileCall::rename ? EIO : 0; }
-
-TEST(Safetensors, AtomicFilesAreWholeOrAsBefore) {
-  const TemporaryDirectory directory;
-  const Path path = directory / "x.safetensors";
-  const float values[] = {1, 2, 3, 4, 5, 6};
-  const TensorBytes tensor = {{.name = "a", .type = StoredType::f32, .shape = {3, 2}},
-                              std::as_bytes(std::span(values))};
-  write_text(path, "before");
-  set_file_fault(fail_rename);
-  error_of(ErrorCode::usage, [&] {
-    write_safetensors_atomic(path, {&tensor, 1}, ErrorCode::usage);
-  });
-  set_file_fault(nullptr);
-  EXPECT_EQ(read_text(path), "before");
-  write_safetensors_atomic(path, {&tensor, 1}, ErrorCode::usage);
-  const SafetensorsFile file(path, ErrorCode::usage);
-  ASSERT_EQ(file.tensors().size(), 1u);
-  EXPECT_EQ(file.tensors()[0].shape, (Dims{3, 2}));
-  EXPECT_TRUE(std::ranges::equal(file.bytes(file.tensors()[0]), tensor.bytes));
-  EXPECT_EQ(list_directory(directory.path(), ErrorCode::internal),
-            std::vector<std::string>{"x.safetensors"});
-}
-
 }  // namespace
 }  // namespace dew

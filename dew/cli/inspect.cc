@@ -12,6 +12,7 @@
 #include "dew/cli/inspect_text.h"
 #include "dew/cli/model.h"
 #include "dew/dew.h"
+#include "dew/train/registers.h"
 #include "dew/train/step.h"
 
 namespace dew::cli {
@@ -68,29 +69,56 @@ void check_arguments(const InspectArguments& a) {
 
 // ---- a model
 
-std::vector<ArrayLine> array_lines(const InspectArguments& a, const CheckpointReader& reader) {
-  Console console(stderr, stderr_options(a.verbosity));
-  std::int64_t total = 0, done = 0;
-  for (const TensorRecord& t : reader.tensors())
-    total += element_count(t.shape) * byte_size(t.dtype);
+std::vector<ArrayLine> lines_of(const CheckpointReader& reader) {
   std::vector<ArrayLine> lines;
   for (const TensorRecord& t : reader.tensors()) {
-    if (const int signal = stop_signal()) throw Stopped{signal};
-    ArrayLine line = {.name = t.name,
-                      .shape = t.shape,
-                      .dtype = std::string(name(t.dtype)),
-                      .axes = t.axes,
-                      .bytes = element_count(t.shape) * byte_size(t.dtype),
-                      .digest = {}};
-    if (a.digest) {
-      line.digest = digest_text(reader.digest(t));
-      done += line.bytes;
-      console.progress({.what = "digest", .unit = "B", .done = done, .total = total});
+    lines.push_back({.name = t.name,
+                     .shape = t.shape,
+                     .dtype = std::string(name(t.dtype)),
+                     .axes = t.axes,
+                     .bytes = element_count(t.shape) * byte_size(t.dtype)});
+  }
+  return lines;
+}
+
+// Its parameters as ours, which is what a run would begin with.
+std::vector<ArrayLine> lines_of(const hf::Model& model) {
+  std::vector<ArrayLine> lines;
+  const models::CausalTransformer ours(model.config());
+  for (const ParamSpec& param : ours.params()) {
+    AxisNames axes = param.axes;
+    if (!param.stack.empty()) axes.erase(axes.begin());
+    for (std::int64_t slot = 0; slot < param.layers(); ++slot) {
+      lines.push_back({.name = registers::parameter(param.layer_name(slot)),
+                       .shape = param.layer_shape(),
+                       .dtype = std::string(name(DType::f32)),
+                       .axes = axes,
+                       .bytes = param.layer_elements() * byte_size(DType::f32)});
     }
-    lines.push_back(std::move(line));
+  }
+  return lines;
+}
+
+std::uint64_t digest_of_line(const Model& model, const ArrayLine& line) {
+  if (const CheckpointReader* reader = model.checkpoint())
+    return reader->digest(*reader->find(line.name));
+  std::vector<float> values(static_cast<std::size_t>(line.elements()));
+  model.hugging_face()->read(line.name.substr(std::string_view(registers::kParameter).size()),
+                             values);
+  return digest_of(std::as_bytes(std::span(values)));
+}
+
+void add_digests(const InspectArguments& a, const Model& model, std::vector<ArrayLine>& lines) {
+  Console console(stderr, stderr_options(a.verbosity));
+  const std::int64_t total = totals_of(lines).bytes;
+  std::int64_t done = 0;
+  for (ArrayLine& line : lines) {
+    if (const int signal = stop_signal()) throw Stopped{signal};
+    line.digest = digest_text(digest_of_line(model, line));
+    done += line.bytes;
+    console.progress({.what = "digest", .unit = "B", .done = done, .total = total});
   }
   console.end_progress();
-  return lines;
 }
 
 // One device holds all of every array.
@@ -118,15 +146,19 @@ std::string model_json(const std::vector<ArrayLine>& lines, std::int64_t step) {
 }
 
 int inspect_model(const InspectArguments& a) {
-  const CheckpointReader reader(find_checkpoint(a.model, "dew inspect"));
+  const Model model(a.model);
+  const CheckpointReader* reader = model.checkpoint();
   watch_stop_signals();
-  const std::vector<ArrayLine> lines = array_lines(a, reader);
+  std::vector<ArrayLine> lines =
+      reader != nullptr ? lines_of(*reader) : lines_of(*model.hugging_face());
+  if (a.digest) add_digests(a, model, lines);
   if (a.json) {
-    print(model_json(lines, reader.info().clocks.step));
+    print(model_json(lines, reader != nullptr ? reader->info().clocks.step : 0));
     return 0;
   }
-  print(checkpoint_text(reader, lines) + "\n" +
-        arrays_text(lines, a.digest || a.verbosity.verbose));
+  const std::string head = reader != nullptr ? checkpoint_text(*reader, lines)
+                                             : hugging_face_text(*model.hugging_face(), lines);
+  print(head + "\n" + arrays_text(lines, a.digest || a.verbosity.verbose));
   return 0;
 }
 

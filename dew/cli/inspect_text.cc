@@ -153,8 +153,7 @@ std::string group_text(const std::string& group, const Lines& lines, const Lines
 
 // ---- a checkpoint
 
-std::string model_text(const CheckpointReader& reader) {
-  const models::TransformerConfig m = parse_model(reader.info().model, reader.path().string());
+std::string model_text(const models::TransformerConfig& m) {
   const std::string kv =
       m.num_kv_heads == m.num_heads ? "" : format(" ({} of keys)", m.num_kv_heads);
   return format("{} layers of {} features, {} heads{} of {}, {} of {}, vocabulary {}", m.num_layers,
@@ -206,7 +205,7 @@ std::string checkpoint_text(const CheckpointReader& reader, std::span<const Arra
   add("state", format("{} in {} arrays", bytes_text(totals.bytes), count_text(std::ssize(lines))));
   add("step", format("{} ({} updates, {} skipped, {} tokens)", count_text(c.step),
                      count_text(c.updates), count_text(c.skipped), count_text(c.tokens)));
-  add("model", model_text(reader));
+  add("model", model_text(parse_model(info.model, reader.path().string())));
   add("data", data_text(info.data));
   add("tokenizer", info.tokenizer.name);
   add("evaluation", info.eval_loss ? format("loss {:.4f}", *info.eval_loss) : "");
@@ -215,6 +214,17 @@ std::string checkpoint_text(const CheckpointReader& reader, std::span<const Arra
       info.processor.empty() ? info.program : format("{} on {}", info.program, info.processor));
   add("files", files_text(reader.manifest()));
   return reader.path().string() + "\n" + table.text();
+}
+
+std::string hugging_face_text(const hf::Model& model, std::span<const ArrayLine> lines) {
+  const ArrayTotals totals = totals_of(lines);
+  Table table({false, false});
+  table.add({"family", std::string(model.family().name)});
+  table.add({"parameters", count_text(totals.parameters)});
+  table.add({"state", format("{} in {} arrays, as f32", bytes_text(totals.bytes),
+                             count_text(std::ssize(lines)))});
+  table.add({"model", model_text(model.config())});
+  return model.path().string() + "\n" + table.text();
 }
 
 std::string arrays_text(std::span<const ArrayLine> lines, bool all) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "dew/checkpoint/reader.h"
+#include "dew/hf/model.h"
 #include "dew/runtime/backend.h"
 
 namespace dew::cli {
@@ -18,7 +19,7 @@ struct ArrayLine {
   std::string dtype;
   std::vector<std::string> axes;
   std::int64_t bytes = 0;
-  std::string digest;  // empty: not asked for
+  std::string digest = {};  // empty: not asked for
 
   std::int64_t elements() const { return element_count(shape); }
 };
@@ -30,6 +31,9 @@ ArrayTotals totals_of(std::span<const ArrayLine> lines);
 
 // Where a run is and what its checkpoint holds.
 std::string checkpoint_text(const CheckpointReader& reader, std::span<const ArrayLine> lines);
+
+// The same of a Hugging Face model.
+std::string hugging_face_text(const hf::Model& model, std::span<const ArrayLine> lines);
 
 // Groups (params/, opt/m/, ...) with their arrays. Unless `all`, neighbours that differ only in
 // the layer's number are one line, and a group with the arrays of params/ is one line.

@@ -1,23 +1,73 @@
 #include "dew/cli/model.h"
 
+#include <algorithm>
+#include <map>
+
 #include "dew/base/format.h"
 #include "dew/checkpoint/directory.h"
-#include "dew/cli/cli.h"
 
 namespace dew::cli {
+namespace {
 
-Path find_checkpoint(const Path& model, const std::string& command) {
-  if (file_kind(model / "config.json", ErrorCode::checkpoint) == FileKind::regular) {
-    refuse_unbuilt(format("{} of a Hugging Face directory ('{}')", command, model.string()));
-  }
-  return resolve_checkpoint(model);
+std::span<float> floats(std::span<std::byte> bytes) {
+  return {reinterpret_cast<float*>(bytes.data()), bytes.size() / sizeof(float)};
 }
 
+// A model that no run has made comes without data: rows as long as it takes, within reason.
+TrainConfig around(models::TransformerConfig model) {
+  constexpr std::int64_t kLongest = 1024, kRows = 8;
+  TrainConfig config;
+  config.model = std::move(model);
+  config.data.seq_len =
+      config.model.max_seq_len > 0 ? std::min(config.model.max_seq_len, kLongest) : kLongest;
+  config.data.stride = config.data.seq_len;
+  config.data.global_batch = kRows;
+  return config;
+}
+
+// What is wrong with a checkpoint's config is wrong with the checkpoint.
 TrainConfig config_of(const CheckpointReader& reader) {
+  const std::string where = reader.path().string();
+  if (reader.info().config.empty()) return around(parse_model(reader.info().model, where));
   try {
-    return parse_config(reader.info().config, reader.path().string());
+    return parse_config(reader.info().config, where);
   } catch (const Error& error) {
     fail(ErrorCode::checkpoint, error.what(), error.hint());
+  }
+}
+
+}  // namespace
+
+Model::Model(const Path& path) {
+  if (hf::is_model_directory(path)) {
+    hf_.emplace(path);
+    config_ = around(hf_->config());
+    return;
+  }
+  checkpoint_.emplace(resolve_checkpoint(path));
+  config_ = config_of(*checkpoint_);
+}
+
+void Model::load(Stepper& stepper) const {
+  if (checkpoint_) return stepper.restore_parameters(*checkpoint_);
+  for (const Stepper::Array& array : stepper.parameters())
+    hf_->read(array.name, floats(array.bytes));
+}
+
+void Model::visit_own(const std::vector<Stepper::Array>& arrays,
+                      const std::function<void(const OwnTensor&)>& visit) const {
+  if (checkpoint_) {
+    for (const Stepper::Array& a : arrays) visit({a.name, a.shape, floats(a.bytes)});
+    return;
+  }
+  std::map<std::string, std::span<const float>> by_name;
+  for (const Stepper::Array& a : arrays) by_name[a.name] = floats(a.bytes);
+  std::vector<float> whole;
+  for (const hf::TheirTensor& tensor : hf_->tensors()) {
+    whole.resize(static_cast<std::size_t>(element_count(tensor.shape)));
+    hf::make_theirs(
+        tensor, [&](const std::string& name) { return by_name.at(name); }, whole);
+    visit({tensor.name, tensor.shape, whole});
   }
 }
 

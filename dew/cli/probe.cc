@@ -89,43 +89,47 @@ TrainConfig probe_config(TrainConfig config, const ProbeArguments& a) {
   return resolved(std::move(config));
 }
 
-double norm_of(const Stepper::Array& array) {
+double norm_of(std::span<const float> values) {
   double squares = 0;
-  const std::span values(reinterpret_cast<const float*>(array.bytes.data()),
-                         array.bytes.size() / sizeof(float));
   for (const float value : values) squares += static_cast<double>(value) * value;
   return std::sqrt(squares);
 }
 
-void write_grads(const std::string& path, const std::vector<Stepper::Array>& gradients) {
-  std::vector<TensorBytes> tensors;
-  for (const Stepper::Array& g : gradients) {
-    tensors.push_back({{.name = g.name, .type = StoredType::f32, .shape = g.shape}, g.bytes});
-  }
-  write_safetensors_atomic(path, tensors, ErrorCode::usage);
+void write_grads(const std::string& path, const Model& model,
+                 const std::vector<Stepper::Array>& gradients) {
+  std::vector<StoredTensor> headers;
+  model.visit_own(gradients, [&](const Model::OwnTensor& own) {
+    headers.push_back({.name = own.name, .type = StoredType::f32, .shape = own.shape});
+  });
+  replace_file(path, ErrorCode::usage, [&](const Path& partial) {
+    SafetensorsWriter writer(partial, ErrorCode::usage, headers);
+    model.visit_own(
+        gradients, [&](const Model::OwnTensor& own) { writer.write(std::as_bytes(own.elements)); });
+    writer.finish();
+  });
 }
 
 OrderedJson number(double x) { return std::isfinite(x) ? OrderedJson(x) : OrderedJson(); }
 
 // Adds loss and gradient at the start.
-void probe_gradient(const ProbeArguments& a, Stepper& stepper, const StepBatch& batch,
-                    OrderedJson& report) {
+void probe_gradient(const ProbeArguments& a, const Model& model, Stepper& stepper,
+                    const StepBatch& batch, OrderedJson& report) {
   const double loss = stepper.gradient(batch).loss;
   const std::vector<Stepper::Array> gradients = stepper.gradients();
   OrderedJson norms = OrderedJson::object();
   double squares = 0;
-  for (const Stepper::Array& gradient : gradients) {
-    const double norm = norm_of(gradient);
+  model.visit_own(gradients, [&](const Model::OwnTensor& own) {
+    const double norm = norm_of(own.elements);
     squares += norm * norm;
-    norms[gradient.name] = number(norm);
-  }
+    norms[own.name] = number(norm);
+  });
   report["loss_sum"] = number(loss * batch.weight_sum);
   report["loss_weight"] = static_cast<std::int64_t>(batch.weight_sum);
   report["loss"] = number(loss);
   report["grad_norm"] = number(std::sqrt(squares));
   report["steps"] = OrderedJson::array();
   report["grad_norms"] = std::move(norms);
-  if (!a.grads.empty()) write_grads(a.grads, gradients);
+  if (!a.grads.empty()) write_grads(a.grads, model, gradients);
 }
 
 void probe_steps(const ProbeArguments& a, Stepper& stepper, const StepBatch& batch, double lr,
@@ -145,10 +149,14 @@ void probe_steps(const ProbeArguments& a, Stepper& stepper, const StepBatch& bat
 void write_logits(const ProbeArguments& a, Stepper& stepper, const StepBatch& batch,
                   std::int64_t vocab_size) {
   if (a.logits.empty()) return;
-  const TensorBytes logits = {
-      {.name = "logits", .type = StoredType::f32, .shape = {batch.rows, batch.width, vocab_size}},
-      stepper.logits(batch)};
-  write_safetensors_atomic(a.logits, {&logits, 1}, ErrorCode::usage);
+  const std::span<const std::byte> logits = stepper.logits(batch);
+  const StoredTensor header = {
+      .name = "logits", .type = StoredType::f32, .shape = {batch.rows, batch.width, vocab_size}};
+  replace_file(a.logits, ErrorCode::usage, [&](const Path& partial) {
+    SafetensorsWriter writer(partial, ErrorCode::usage, {header});
+    writer.write(logits);
+    writer.finish();
+  });
 }
 
 }  // namespace
@@ -158,18 +166,18 @@ int probe_command(const Arguments& arguments) {
   if (parse_probe(arguments, a)) return 0;
   check_arguments(a);
   require_standard_output();
-  const CheckpointReader reader(find_checkpoint(a.model, "dew probe"));
-  const TrainConfig config = probe_config(config_of(reader), a);
+  const Model model(a.model);
+  const TrainConfig config = probe_config(model.run_config(), a);
   const StepBatch batch = read_probe_batch(a.batch, config.model);
   watch_stop_signals();
   const LMObjective objective(models::CausalTransformer(config.model), {.seq_len = batch.width});
   const std::unique_ptr<Backend> backend = cpu_devices();
   Stepper stepper(objective, config.optimizer, {1, batch.rows, batch.width},
                   *parse_dtype(config.precision.compute), *backend, {.logits = !a.logits.empty()});
-  stepper.restore_parameters(reader);
+  model.load(stepper);
   OrderedJson report;
   write_logits(a, stepper, batch, config.model.vocab_size);
-  probe_gradient(a, stepper, batch, report);
+  probe_gradient(a, model, stepper, batch, report);
   probe_steps(a, stepper, batch, config.optimizer.lr, report);
   print(report.dump() + "\n");
   return 0;

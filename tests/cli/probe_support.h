@@ -29,15 +29,15 @@ inline std::string stored(const Integers& t) {
 }
 
 inline void write_batch(const Path& path, const BatchFile& batch) {
-  std::vector<std::string> bytes;
-  std::vector<TensorBytes> tensors;
-  bytes.reserve(batch.size());
+  std::vector<StoredTensor> tensors;
+  for (const auto& [name, tensor] : batch)
+    tensors.push_back({.name = name, .type = tensor.type, .shape = tensor.shape});
+  SafetensorsWriter writer(path, ErrorCode::internal, std::move(tensors));
   for (const auto& [name, tensor] : batch) {
-    bytes.push_back(stored(tensor));
-    tensors.push_back({{.name = name, .type = tensor.type, .shape = tensor.shape},
-                       std::as_bytes(std::span(bytes.back()))});
+    const std::string bytes = stored(tensor);
+    writer.write(std::as_bytes(std::span(bytes)));
   }
-  write_safetensors_atomic(path, tensors, ErrorCode::internal);
+  writer.finish();
 }
 
 // Ids and labels in [0, vocab), some labels ignored.
