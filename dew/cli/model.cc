@@ -5,6 +5,7 @@
 
 #include "dew/base/format.h"
 #include "dew/checkpoint/directory.h"
+#include "dew/train/registers.h"
 
 namespace dew::cli {
 namespace {
@@ -52,6 +53,17 @@ void Model::load(Stepper& stepper) const {
   if (checkpoint_) return stepper.restore_parameters(*checkpoint_);
   for (const Stepper::Array& array : stepper.parameters())
     hf_->read(array.name, floats(array.bytes));
+}
+
+void Model::read_parameter(const std::string& name, std::span<float> out) const {
+  if (hf_) return hf_->read(name, out);
+  const TensorRecord* tensor = checkpoint_->find(registers::parameter(name));
+  if (tensor == nullptr || tensor->dtype != DType::f32 ||
+      element_count(tensor->shape) != std::ssize(out)) {
+    fail(ErrorCode::checkpoint, format("'{}' has no parameter '{}' of {} elements",
+                                       checkpoint_->path().string(), name, out.size()));
+  }
+  checkpoint_->read(*tensor, std::as_writable_bytes(out));
 }
 
 void Model::visit_own(const std::vector<Stepper::Array>& arrays,

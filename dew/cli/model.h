@@ -36,6 +36,9 @@ class Model {
   // Its parameters into a stepper of this model. The rest of the state stays as it is.
   void load(Stepper& stepper) const;
 
+  // One of its parameters as f32, by its outside name "layers_3/mlp/up_proj/kernel".
+  void read_parameter(const std::string& name, std::span<float> out) const;
+
   // Arrays of a stepper, one for each parameter, as the model's own format has them: under the
   // names and in the shapes of a Hugging Face model if it is one.
   struct OwnTensor {

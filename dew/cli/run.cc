@@ -86,8 +86,8 @@ const std::vector<Command>& commands() {
       {"inspect", "what is in a model, a checkpoint or a compiled config", inspect_command},
       {"tokenizer", "train, encode and decode with tokenizer files", nullptr},
       {"dispatch", "which rows go where on a mesh", nullptr},
-      {"import", "Hugging Face models in", nullptr},
-      {"export", "Hugging Face models out", nullptr},
+      {"import", "Hugging Face models in", import_command},
+      {"export", "Hugging Face models out", export_command},
       {"plan", "memory and time of a run before it starts", nullptr},
       {"bench", "the benchmark suite", nullptr},
   };

@@ -1,6 +1,5 @@
 // Models of other people, against what transformers computes for them (tests/data/hf/README.md).
-#include <numeric>
-
+#include "dew/base/dtype.h"
 #include "tests/cli/probe_support.h"
 
 namespace dew {
@@ -121,6 +120,154 @@ TEST_P(HuggingFace, InspectListsItsParameters) {
   const Outcome text = dew({"inspect", model().string()});
   expect_done(text);
   EXPECT_NE(text.out.find("\n  family      "), text.out.npos) << text.out;
+}
+
+// Tensors of all files of a directory: type, shape and bytes.
+std::map<std::string, std::string> tensors_of(const Path& model) {
+  std::map<std::string, std::string> tensors;
+  for (const std::string& name : list_directory(model, ErrorCode::internal)) {
+    if (!name.starts_with("model") || !name.ends_with(".safetensors")) continue;
+    const SafetensorsFile file(model / name, ErrorCode::internal);
+    for (const StoredTensor& tensor : file.tensors()) {
+      std::string text = std::string(dew::name(tensor.type)) + testing::PrintToString(tensor.shape);
+      for (const std::byte b : file.bytes(tensor)) text += static_cast<char>(b);
+      tensors[tensor.name] = text;
+    }
+  }
+  return tensors;
+}
+
+Json digests(const Path& model) {
+  const Outcome outcome = dew({"inspect", model.string(), "--json", "--digest"});
+  expect_done(outcome);
+  return parse_json(outcome.out, "stdout", ErrorCode::internal)["tensors"];
+}
+
+Json config_of(const Path& model) {
+  return read_json(model / "config.json", 1 << 20, ErrorCode::internal);
+}
+
+TEST_P(HuggingFace, ImportThenExportIsTheSame) {
+  const Path in = directory_ / "in", out = directory_ / "out";
+  expect_done(dew({"import", model().string(), "--out", in.string()}));
+  EXPECT_EQ(digests(in), digests(model()));
+  const Path batch = model() / "expected.safetensors";
+  EXPECT_EQ(probe({in.string(), "--batch", batch.string()})["loss"],
+            probe({model().string(), "--batch", batch.string()})["loss"]);
+  const bool narrow = GetParam() == "qwen3";  // its weights are bf16
+  expect_done(
+      dew({"export", in.string(), "--out", out.string(), "--dtype", narrow ? "bf16" : "f32"}));
+  EXPECT_EQ(tensors_of(out), tensors_of(model()));
+  EXPECT_EQ(config_of(out), config_of(model()));
+}
+
+// Trained here, read there: the same function.
+struct OwnModel {
+  const char* family;
+  Words overrides;
+};
+
+class Exported : public testing::TestWithParam<OwnModel> {};
+
+INSTANTIATE_TEST_SUITE_P(
+    All, Exported,
+    testing::Values(
+        OwnModel{"qwen3", {"model.num_kv_heads=2", "model.head_dim=10"}},
+        OwnModel{"llama",
+                 {"model.qk_norm=false", "model.tie_embeddings=false", "model.attention_bias=true",
+                  "model.rope_scaling.type=linear", "model.rope_scaling.factor=2.0"}},
+        OwnModel{"gpt2",
+                 {"model.positions=learned", "model.norm=layer", "model.mlp=gelu",
+                  "model.attention_bias=true", "model.mlp_bias=true", "model.qk_norm=false",
+                  "model.dropout=0.1"}},
+        OwnModel{"mistral", {"model.qk_norm=false", "model.window=5"}},
+        OwnModel{"qwen2",
+                 {"model.qk_norm=false", "model.qkv_bias=true", "model.remat=full",
+                  "model.window_pattern=[0, 5]"}},
+        OwnModel{"gemma2",
+                 {"model.qk_norm=false", "model.norm=rms_plus_one", "model.norm_placement=both",
+                  "model.mlp=geglu", "model.scale_embeddings=true", "model.logit_softcap=5.0",
+                  "model.window_pattern=[6, 0]"}},
+        OwnModel{"olmo2", {"model.norm_placement=after", "model.qk_norm_over=all"}}),
+    [](const auto& p) { return std::string(p.param.family); });
+
+TEST_P(Exported, IsTheSameModelOfItsFamily) {
+  const TemporaryDirectory directory;
+  Words overrides = GetParam().overrides;
+  overrides.insert(overrides.end(), {"--quiet", "run.steps=3", "optimizer.lr=0.05"});
+  expect_done(dew(train_notebook(directory / "run", overrides)));
+  const Path out = directory / "out";
+  const Outcome outcome =
+      dew({"export", (directory / "run").string(), "--out", out.string(), "--json", "--quiet"});
+  expect_done(outcome);
+  EXPECT_EQ(config_of(out)["model_type"], GetParam().family);
+  write_batch(directory / "b", some_batch(2, 13, 256));
+  const Words of_run = {(directory / "run").string(), "--batch", (directory / "b").string()};
+  const Words of_export = {out.string(), "--batch", (directory / "b").string()};
+  const Json a = probe(of_run), b = probe(of_export);
+  EXPECT_EQ(a["loss"], b["loss"]);
+  EXPECT_NEAR(a["grad_norm"], b["grad_norm"], 1e-6 * a["grad_norm"].get<double>());
+}
+
+TEST(HuggingFaceModels, ExportRounds) {
+  const TemporaryDirectory directory;
+  const Path model = kFixtures / "qwen2", out = directory / "out";
+  expect_done(dew({"export", model.string(), "--out", out.string(), "--dtype", "bf16"}));
+  EXPECT_EQ(config_of(out)["torch_dtype"], "bfloat16");
+  const auto whole = read_floats_of(model / "model.safetensors");
+  for (const auto& [name, rounded] : read_floats_of(out / "model.safetensors")) {
+    for (std::size_t i = 0; i < rounded.values.size(); ++i) {
+      const float x = whole.at(name).values[i];
+      EXPECT_EQ(rounded.values[i], static_cast<float>(bf16(x))) << name;
+    }
+  }
+}
+
+TEST(HuggingFaceModels, TheTokenizerComesAlong) {
+  const TemporaryDirectory directory;
+  const Path hf = directory / "hf";
+  std::filesystem::copy(kFixtures / "qwen3", hf);
+  write_text(hf / "tokenizer.json", R"({"version": "1.0"})");
+  write_text(hf / "generation_config.json", "{}");
+  write_text(hf / "README.md", "not of the model");
+  expect_done(dew({"import", hf.string(), "--out", (directory / "in").string()}));
+  expect_done(dew({"export", (directory / "in").string(), "--out", (directory / "out").string()}));
+  EXPECT_EQ(list_directory(directory / "out", ErrorCode::internal),
+            (std::vector<std::string>{"config.json", "generation_config.json", "model.safetensors",
+                                      "tokenizer.json"}));
+  EXPECT_EQ(read_text(directory / "out/tokenizer.json"), R"({"version": "1.0"})");
+}
+
+TEST(HuggingFaceModels, ImportsAndExportsThatAreRefused) {
+  const TemporaryDirectory directory;
+  const std::string qwen = (kFixtures / "qwen3").string();
+  const std::string out = (directory / "out").string();
+  write_text(directory / "file", "");
+  create_directories(directory / "empty", ErrorCode::internal);
+  create_directories(directory / "full/inside", ErrorCode::internal);
+  const std::string file = (directory / "file").string(), full = (directory / "full").string(),
+                    empty = (directory / "empty").string();
+  const auto before = snapshot(directory.path());
+  expect_error(dew({"import"}), 2, "required");
+  expect_error(dew({"import", qwen}), 2, "--out is required");
+  expect_error(dew({"import", empty, "--out", out}), 5, "config.json");
+  expect_error(dew({"import", file, "--out", out}), 5, "file");
+  expect_error(dew({"import", out, "--out", out}), 5, "out");
+  expect_error(dew({"import", (kFixtures / "mixtral").string(), "--out", out}), 5, "mixtures");
+  expect_error(dew({"import", qwen, "--out", full}), 2, "is no empty directory");
+  expect_error(dew({"import", qwen, "--out", file}), 2, "is no empty directory");
+  expect_error(dew({"import", qwen, "--out", file + "/x"}), 2, "file");
+  expect_error(dew({"export"}), 2, "required");
+  expect_error(dew({"export", qwen}), 2, "--out is required");
+  expect_error(dew({"export", empty, "--out", out}), 5, "empty");
+  expect_error(dew({"export", qwen, "--out", full}), 2, "is no empty directory");
+  expect_error(dew({"export", qwen, "--out", out, "--dtype", "f16"}), 2, "--dtype = 'f16'");
+  expect_error(dew({"export", qwen, "--out", file + "/x"}), 2, "file");
+  EXPECT_EQ(snapshot(directory.path()), before);
+  expect_done(
+      dew(train_notebook(directory / "run", {"--quiet", "run.steps=1", "model.norm=layer"})));
+  expect_error(dew({"export", (directory / "run").string(), "--out", out}), 5,
+               "no Hugging Face family has all options of this model");
 }
 
 TEST(HuggingFaceModels, MixturesAreRefusedByName) {
