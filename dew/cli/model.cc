@@ -5,6 +5,7 @@
 
 #include "dew/base/format.h"
 #include "dew/checkpoint/directory.h"
+#include "dew/hf/export.h"
 #include "dew/train/registers.h"
 
 namespace dew::cli {
@@ -47,6 +48,23 @@ Model::Model(const Path& path) {
   }
   checkpoint_.emplace(resolve_checkpoint(path));
   config_ = config_of(*checkpoint_);
+}
+
+void Model::require_model_of(const TrainConfig& config, const std::string& path) const {
+  models::TransformerConfig wanted = models::resolved(config.model), own = config_.model;
+  if (own.positions == "rope") own.max_seq_len = wanted.max_seq_len;
+  if (hf::same_function(own, wanted)) return;
+  TrainConfig as_own = config, as_wanted = config;
+  as_own.model = own;
+  as_wanted.model = wanted;
+  std::vector<std::string> keys, settings;
+  for (const ConfigChange& change : config_changes(as_own, as_wanted)) {
+    keys.push_back(format("{} is {}, here {}", change.key, change.before, change.now));
+    settings.push_back(format("'{}={}'", change.key, change.before));  // as a shell takes it
+  }
+  fail(ErrorCode::usage,
+       format("run.init_from '{}' is another model: {}", path, fmt::join(keys, "; ")),
+       format("{}", fmt::join(settings, " ")));
 }
 
 void Model::load(Stepper& stepper) const {

@@ -33,6 +33,10 @@ class Model {
   const CheckpointReader* checkpoint() const { return checkpoint_ ? &*checkpoint_ : nullptr; }
   const hf::Model* hugging_face() const { return hf_ ? &*hf_ : nullptr; }
 
+  // Throws ErrorCode::usage, with the keys that differ, if a run of that config would not be of
+  // this model. Dropout, remat and, with rope, max_seq_len may differ.
+  void require_model_of(const TrainConfig& config, const std::string& path) const;
+
   // Its parameters into a stepper of this model. The rest of the state stays as it is.
   void load(Stepper& stepper) const;
 

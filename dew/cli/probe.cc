@@ -96,11 +96,8 @@ double norm_of(std::span<const float> values) {
 }
 
 void write_grads(const std::string& path, const Model& model,
-                 const std::vector<Stepper::Array>& gradients) {
-  std::vector<StoredTensor> headers;
-  model.visit_own(gradients, [&](const Model::OwnTensor& own) {
-    headers.push_back({.name = own.name, .type = StoredType::f32, .shape = own.shape});
-  });
+                 const std::vector<Stepper::Array>& gradients,
+                 const std::vector<StoredTensor>& headers) {
   replace_file(path, ErrorCode::usage, [&](const Path& partial) {
     SafetensorsWriter writer(partial, ErrorCode::usage, headers);
     model.visit_own(
@@ -117,8 +114,10 @@ void probe_gradient(const ProbeArguments& a, const Model& model, Stepper& steppe
   const double loss = stepper.gradient(batch).loss;
   const std::vector<Stepper::Array> gradients = stepper.gradients();
   OrderedJson norms = OrderedJson::object();
+  std::vector<StoredTensor> headers;
   double squares = 0;
   model.visit_own(gradients, [&](const Model::OwnTensor& own) {
+    headers.push_back({.name = own.name, .type = StoredType::f32, .shape = own.shape});
     const double norm = norm_of(own.elements);
     squares += norm * norm;
     norms[own.name] = number(norm);
@@ -129,7 +128,7 @@ void probe_gradient(const ProbeArguments& a, const Model& model, Stepper& steppe
   report["grad_norm"] = number(std::sqrt(squares));
   report["steps"] = OrderedJson::array();
   report["grad_norms"] = std::move(norms);
-  if (!a.grads.empty()) write_grads(a.grads, model, gradients);
+  if (!a.grads.empty()) write_grads(a.grads, model, gradients, headers);
 }
 
 void probe_steps(const ProbeArguments& a, Stepper& stepper, const StepBatch& batch, double lr,

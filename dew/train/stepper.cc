@@ -121,6 +121,19 @@ void Stepper::initialize() {
   run_tasks(tasks, key_);
 }
 
+void Stepper::start_from_parameters() {
+  for (const StateArray& array : state_) {
+    const std::string parameter = registers::parameter(objective_.params()[array.param].name);
+    if (array.name == parameter) continue;
+    const std::span<std::byte> to = bytes(array.name);
+    if (array.starts_as_parameter) {
+      std::ranges::copy(bytes(parameter), to.begin());
+    } else {
+      std::ranges::fill(to, std::byte{0});
+    }
+  }
+}
+
 void Stepper::upload(const StepBatch& batch) {
   copy_into(bytes(registers::kIds), batch.ids, registers::kIds);
   copy_into(bytes(registers::kLabels), batch.labels, registers::kLabels);

@@ -61,6 +61,8 @@ class Stepper {
   // First state of a run: parameters and averages by init_part, moments zero. Made in place, in
   // parts side by side.
   void initialize();
+  // The same around parameters that are there already.
+  void start_from_parameters();
 
   StepResult step(const StepBatch& batch, const StepScalars& scalars);
 

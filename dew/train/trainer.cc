@@ -132,7 +132,12 @@ class Trainer::Run {
 
   void start_anew() {
     make_stepper();
-    t_.stepper_->initialize();
+    if (o_.first_parameters) {
+      o_.first_parameters(*t_.stepper_);
+      t_.stepper_->start_from_parameters();
+    } else {
+      t_.stepper_->initialize();
+    }
     t_.progress_.run_id = o_.about.run.empty() ? new_run_id() : o_.about.run;
   }
 

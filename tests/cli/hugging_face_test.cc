@@ -278,21 +278,71 @@ TEST(HuggingFaceModels, MixturesAreRefusedByName) {
   }
 }
 
-TEST(HuggingFaceModels, Evaluation) {
-  const TemporaryDirectory directory;
-  create_directories(directory / "tokens", ErrorCode::internal);
+// Ids below 131, as those of the models.
+void write_tokens(const Path& path) {
+  create_directories(path, ErrorCode::internal);
   std::string ids;
   for (int i = 0; i < 64 * 5 + 9; ++i) ids += static_cast<char>(i * 7 % 131);
-  for (const char* file : {"train.bin", "val.bin"}) write_text(directory / "tokens" / file, ids);
+  for (const char* file : {"train.bin", "val.bin"}) write_text(path / file, ids);
   const std::string size = std::to_string(ids.size());
-  write_text(directory / "tokens/meta.json",
+  write_text(path / "meta.json",
              R"({"tokenizer": "x", "vocab_size": 131, "dtype": "uint8", "eos_id": null, )"
              R"("train_tokens": )" +
                  size + R"(, "val_tokens": )" + size + "}");
+}
+
+TEST(HuggingFaceModels, Evaluation) {
+  const TemporaryDirectory directory;
+  write_tokens(directory / "tokens");
   const Outcome outcome = dew({"eval", (kFixtures / "qwen3").string(), "--data",
                                (directory / "tokens").string(), "--json", "--quiet"});
   expect_done(outcome);
   EXPECT_EQ(parse_json(outcome.out, "stdout", ErrorCode::internal)["tokens"], 64 * 5);
+}
+
+std::map<std::string, std::string> digests_by_name(const Path& model) {
+  std::map<std::string, std::string> found;
+  for (const Json& tensor : digests(model)) found[tensor["name"]] = tensor["digest"];
+  return found;
+}
+
+// The hint of a refusal is what makes the config fit.
+Words settings_of_hint(const std::string& text) {
+  Words settings;
+  std::size_t begin = text.find('\'', text.find("hint: "));
+  while (begin != text.npos) {
+    const std::size_t end = text.find('\'', begin + 1);
+    settings.push_back(text.substr(begin + 1, end - begin - 1));
+    begin = text.find('\'', end + 1);
+  }
+  return settings;
+}
+
+TEST_P(HuggingFace, RunsBeginFromIt) {
+  write_tokens(directory_ / "tokens");
+  const Path run = directory_ / "run";
+  Words words = train_notebook(
+      run, {"--quiet", "data.path=" + (directory_ / "tokens").string(), "data.seq_len=16",
+            "data.global_batch=3", "run.steps=1", "model.vocab_size=131", "optimizer.lr=0.0",
+            "optimizer.ema_decay=0.5", "run.init_from=" + model().string()});
+  const Outcome refused = dew(words);
+  expect_error(refused, 2, "run.init_from '" + model().string() + "' is another model: ");
+  EXPECT_FALSE(std::filesystem::exists(run));
+  for (const std::string& setting : settings_of_hint(refused.err)) {
+    if (!setting.starts_with("model.vocab_size")) words.push_back(setting);
+  }
+  expect_done(dew(words));
+  const auto before = digests_by_name(model()), after = digests_by_name(run);
+  EXPECT_EQ(after.size(), 4 * before.size());
+  for (const auto& [name, digest] : before) {
+    EXPECT_EQ(after.at(name), digest) << name;
+    EXPECT_EQ(after.at("ema/" + name.substr(7)), digest) << name;
+  }
+  words.push_back("run.steps=2");  // where the run has a checkpoint, the model is not looked at
+  std::erase(words, "run.steps=1");
+  std::erase(words, "run.init_from=" + model().string());
+  words.push_back("run.init_from=none");
+  expect_done(dew(words));
 }
 
 }  // namespace
