@@ -22,39 +22,46 @@ constexpr Pass kPasses[] = {
     {"without_dead_code", without_dead_code},
 };
 
-void dump(const CompileOptions& options, const std::string& name, const std::string& text) {
-  if (options.dump.empty()) return;
-  write_file_atomic(options.dump + "/" + name + ".txt", text, ErrorCode::usage);
+void dump(const Dump& to, const std::string& name, const std::string& text) {
+  if (to) to(name, text);
 }
 
-Program optimize(const Program& program, const CompileOptions& options) {
+}  // namespace
+
+Dump dump_into(const std::string& directory) {
+  if (directory.empty()) return {};
+  return [directory](const std::string& name, const std::string& text) {
+    write_file_atomic(directory + "/" + name + ".txt", text, ErrorCode::usage);
+  };
+}
+
+Program optimize(const Program& program, const Dump& to) {
   Program p = program;
-  dump(options, p.name() + ".0", print(p));
+  dump(to, p.name() + ".0", print(p));
   int number = 0;
   for (const Pass& pass : kPasses) {
     p = pass.run(p);
-    dump(options, format("{}.{}_{}", p.name(), ++number, pass.name), print(p));
+    dump(to, format("{}.{}_{}", p.name(), ++number, pass.name), print(p));
   }
   verify(p);
   return p;
 }
 
-}  // namespace
-
 std::unique_ptr<Executable> compile(Module module, Backend& backend,
                                     const CompileOptions& options) {
-  for (Program& p : module.programs) p = optimize(p, options);
+  for (Program& p : module.programs) p = optimize(p, options.dump);
   Placed placed{.mesh = options.placement.mesh};
   if (!placed.mesh.atoms.empty()) {
     Partitioned parts = partition(module, options.placement);
-    dump(options, "specs", parts.annotated);
-    for (const Program& p : parts.module.programs) dump(options, p.name() + ".device", print(p));
+    dump(options.dump, "specs", parts.annotated);
+    for (const Program& p : parts.module.programs)
+      dump(options.dump, p.name() + ".device", print(p));
     module = std::move(parts.module);
     placed.registers = std::move(parts.registers);
     placed.stacked = std::move(parts.stacked);
   }
   std::unique_ptr<Executable> executable = backend.load(std::move(module), std::move(placed));
-  dump(options, "plans", executable->describe());
+  dump(options.dump, "plans", executable->describe());
   return executable;
 }
 

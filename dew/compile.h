@@ -1,6 +1,7 @@
 // The pipeline from programs to something that runs.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -11,10 +12,20 @@
 
 namespace dew {
 
+// Is given the text of each stage: the programs as they are written and after each pass
+// ("micro_first.0", "micro_first.1_without_duplicates", ...), on several devices "specs" and the
+// programs of one ("micro_first.device"), then "plans". Empty: nobody asks.
+using Dump = std::function<void(const std::string& name, const std::string& text)>;
+// Writes each to a file NAME.txt in the directory, which must be there; none for an empty path.
+Dump dump_into(const std::string& directory);
+
 struct CompileOptions {
-  std::string dump = {};  // a directory for the programs after each pass and the plans; empty: none
+  Dump dump = {};
   Placement placement = {};  // the devices, and where they hold the registers; without atoms: one
 };
+
+// One program through all passes, as a backend is given it.
+Program optimize(const Program& program, const Dump& dump = {});
 
 // Takes the programs of `module` through all passes and gives them to the backend.
 std::unique_ptr<Executable> compile(Module module, Backend& backend,

@@ -210,19 +210,26 @@ void FileWriter::close() {
   if (::close(std::exchange(fd_, -1)) != 0) fail_errno(code_, "close", path_, errno);
 }
 
-void write_file_atomic(const Path& path, std::span<const std::byte> bytes, ErrorCode code) {
+void replace_file(const Path& path, ErrorCode code,
+                  const std::function<void(const Path& partial)>& write) {
   Path partial = path;
   partial += ".partial";
   try {
-    FileWriter writer(partial, code);
-    writer.write(bytes);
-    writer.finish();
+    write(partial);
     rename_file(partial, path, code);
   } catch (...) {
     remove_quietly(partial);
     throw;
   }
   sync_directory(parent_of(path), code);
+}
+
+void write_file_atomic(const Path& path, std::span<const std::byte> bytes, ErrorCode code) {
+  replace_file(path, code, [&](const Path& partial) {
+    FileWriter writer(partial, code);
+    writer.write(bytes);
+    writer.finish();
+  });
 }
 
 void write_file_atomic(const Path& path, std::string_view text, ErrorCode code) {

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -90,6 +91,10 @@ class FileWriter {
 // synced, renamed, directory synced. One writer of a path at a time.
 void write_file_atomic(const Path& path, std::span<const std::byte> bytes, ErrorCode code);
 void write_file_atomic(const Path& path, std::string_view text, ErrorCode code);
+
+// The same with a file that `write` makes, synced, under the name that it is given.
+void replace_file(const Path& path, ErrorCode code,
+                  const std::function<void(const Path& partial)>& write);
 
 // The whole of a file or pipe; more than `max_bytes` is an error.
 std::string read_file(const Path& path, ErrorCode code, std::int64_t max_bytes);

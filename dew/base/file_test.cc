@@ -173,5 +173,21 @@ TEST(WriteFileAtomic, HoldsOldOrNewWhateverFails) {
   EXPECT_EQ(read_text(path), "new");
 }
 
+TEST(ReplaceFile, KeepsTheOldOneUntilTheNewOneIsWhole) {
+  const TemporaryDirectory directory;
+  const Path path = directory / "x";
+  write_text(path, "before");
+  error_of(ErrorCode::usage, [&] {
+    replace_file(path, ErrorCode::usage, [](const Path& partial) {
+      write_text(partial, "half");
+      fail(ErrorCode::usage, "no more");
+    });
+  });
+  EXPECT_EQ(read_text(path), "before");
+  replace_file(path, ErrorCode::usage, [](const Path& partial) { write_text(partial, "after"); });
+  EXPECT_EQ(read_text(path), "after");
+  EXPECT_EQ(list_directory(directory.path(), ErrorCode::internal), std::vector<std::string>{"x"});
+}
+
 }  // namespace
 }  // namespace dew

@@ -24,6 +24,10 @@ int tokenize_command(const Arguments& arguments);
 int train_command(const Arguments& arguments);
 int eval_command(const Arguments& arguments);
 int dispatch_command(const Arguments& arguments);
+int probe_command(const Arguments& arguments);
+int inspect_command(const Arguments& arguments);
+int import_command(const Arguments& arguments);
+int export_command(const Arguments& arguments);
 
 struct Command {
   const char* name;

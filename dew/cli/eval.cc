@@ -5,11 +5,9 @@
 
 #include "dew/base/format.h"
 #include "dew/base/json.h"
-#include "dew/checkpoint/directory.h"
-#include "dew/checkpoint/reader.h"
 #include "dew/cli/cli.h"
+#include "dew/cli/model.h"
 #include "dew/dew.h"
-#include "dew/train/config.h"
 
 namespace dew::cli {
 namespace {
@@ -29,8 +27,7 @@ reads the newest complete checkpoint; runs/mine/checkpoints/step_00000400 is one
 bool parse_eval(const Arguments& arguments, EvalArguments& a) {
   CLI::App app("Loss and accuracy of a model on validation data, every window once.", "dew eval");
   app.footer(kExample);
-  app.add_option("MODEL", a.model, "a run directory, or a checkpoint directory inside it")
-      ->required();
+  app.add_option("MODEL", a.model, kModelHelp)->required();
   app.add_option("--data", a.data, "token directory")->required()->type_name("DIR");
   add_integer(app, "--batches", a.batches, "stop after so many; 0: all");
   app.add_option("--devices", a.devices, "'cpu': one device with all cores")->type_name("D");
@@ -40,40 +37,26 @@ bool parse_eval(const Arguments& arguments, EvalArguments& a) {
   return parse(app, arguments);
 }
 
-Path find_checkpoint(const Path& model) {
-  if (file_kind(model / "config.json", ErrorCode::checkpoint) == FileKind::regular) {
-    refuse_unbuilt(format("dew eval of a Hugging Face directory ('{}')", model.string()));
-  }
-  return resolve_checkpoint(model);
-}
-
-// The config that a checkpoint carries. What is wrong with it is wrong with the checkpoint.
-TrainConfig config_of(const CheckpointReader& reader) {
-  try {
-    return parse_config(reader.info().config, reader.path().string());
-  } catch (const Error& error) {
-    fail(ErrorCode::checkpoint, error.what(), error.hint());
-  }
-}
-
-WindowData load_data(const EvalArguments& a, const CheckpointInfo& info,
-                     const TrainConfig& config) {
+WindowData load_data(const EvalArguments& a, const Model& model) {
+  const TrainConfig& config = model.run_config();
+  const TokenizerState tokenizer =
+      model.checkpoint() != nullptr ? model.checkpoint()->info().tokenizer : TokenizerState();
   const TokenWindows windows{
-      .path = a.data, .seq_len = info.data.seq_len, .stride = info.data.stride};
+      .path = a.data, .seq_len = config.data.seq_len, .stride = config.data.stride};
   WindowData data = windows.load({.batch = config.data.global_batch});
-  const bool other = !info.tokenizer.name.empty() && info.tokenizer.name != data.meta.tokenizer;
+  const bool other = !tokenizer.name.empty() && tokenizer.name != data.meta.tokenizer;
   if (other || data.meta.vocab_size > config.model.vocab_size) {
     fail(ErrorCode::data,
          format("'{}' has tokenizer '{}' with {} ids, the model '{}' with {}", a.data,
-                data.meta.tokenizer, data.meta.vocab_size, info.tokenizer.name,
-                config.model.vocab_size),
+                data.meta.tokenizer, data.meta.vocab_size, tokenizer.name, config.model.vocab_size),
          "tokenize the text as the model's training data was");
   }
   return data;
 }
 
-EvalResult evaluate(const EvalArguments& a, const CheckpointReader& reader,
-                    const TrainConfig& config, const WindowData& data, Console& console) {
+EvalResult evaluate(const EvalArguments& a, const Model& model, const WindowData& data,
+                    Console& console) {
+  const TrainConfig& config = model.run_config();
   const LMObjective objective(models::CausalTransformer(config.model),
                               {.seq_len = data.options.seq_len});
   const DispatchPlan plan({.global_batch = config.data.global_batch,
@@ -83,7 +66,7 @@ EvalResult evaluate(const EvalArguments& a, const CheckpointReader& reader,
   ValidationPass pass(data.val, plan, a.batches);
   const std::unique_ptr<Backend> backend = cpu_devices();
   Stepper stepper(objective, step_shape(plan), *parse_dtype(config.precision.compute), *backend);
-  stepper.restore(reader);
+  model.load(stepper);
   std::int64_t batch = 0;
   const auto before_batch = [&] {
     console.progress({.what = "eval", .unit = "batches", .done = batch++, .total = pass.batches()});
@@ -121,12 +104,11 @@ int eval_command(const Arguments& arguments) {
   if (parse_eval(arguments, a)) return 0;
   if (a.devices != "cpu") refuse_unbuilt("dew eval --devices " + a.devices);
   require_standard_output();
-  const CheckpointReader reader(find_checkpoint(a.model));
-  const TrainConfig config = config_of(reader);
-  const WindowData data = load_data(a, reader.info(), config);
+  const Model model(a.model);
+  const WindowData data = load_data(a, model);
   watch_stop_signals();
   Console console(stderr, stderr_options(a.verbosity));
-  const EvalResult result = evaluate(a, reader, config, data, console);
+  const EvalResult result = evaluate(a, model, data, console);
   console.line(
       format("{} ids after the last whole window were not evaluated", data.val.ids_left()));
   print(a.json ? json_text(result) : plain_text(result, data));

@@ -8,6 +8,7 @@
 #include "dew/checkpoint/reader.h"
 #include "dew/cli/cli.h"
 #include "dew/cli/machine.h"
+#include "dew/cli/model.h"
 #include "dew/cli/reporter.h"
 #include "dew/cli/run_directory.h"
 #include "dew/dew.h"
@@ -176,16 +177,33 @@ void check_arguments(const TrainConfig& config, const LMObjective& objective,
   if (!a.dump.empty()) create_directories(a.dump, ErrorCode::usage);
 }
 
-int train(const TrainConfig& config, const TrainArguments& a, const WindowData& data,
-          const LMObjective& objective, const RunDirectory& directory) {
+// The model that a run begins from, if it begins and is told to.
+std::optional<Model> starting_model(const TrainConfig& config) {
+  const std::string& path = config.run.init_from;
+  if (path.empty() || newest_checkpoint(checkpoints_of_run(config.run.dir)).found)
+    return std::nullopt;
+  std::optional<Model> model(path);
+  model->require_model_of(config, path);
+  return model;
+}
+
+struct RunInputs {
+  const WindowData& data;
+  const LMObjective& objective;
+  const std::optional<Model>& start;
+};
+
+int train(const TrainConfig& config, const TrainArguments& a, const RunInputs& in,
+          const RunDirectory& directory) {
   ConsoleOptions console_options = stderr_options(a.verbosity);
   console_options.log = directory.log();
   Console console(stderr, console_options);
-  console.detail(format("Model: {} parameters", parameter_count(objective.params())));
+  console.detail(format("Model: {} parameters", parameter_count(in.objective.params())));
 
   const auto earlier = find_earlier(config, directory.checkpoints());
   std::vector<std::string> changes;
   if (earlier) changes = differences(*earlier, config);
+  if (!earlier && in.start) changes.push_back("Weights of " + config.run.init_from);
   const auto begin = [&](std::optional<MetricsWriter>& metrics) {
     write_file_atomic(directory.path() / "config.toml", to_toml(config), ErrorCode::checkpoint);
     metrics.emplace(directory.path() / "metrics.jsonl", earlier ? earlier->clocks.step : 0);
@@ -193,7 +211,9 @@ int train(const TrainConfig& config, const TrainArguments& a, const WindowData& 
   };
   Reporter reporter(console, begin);
   const std::unique_ptr<Backend> backend = cpu_devices(*parse_devices(config.devices.spec));
-  Trainer trainer(objective, config.optimizer,
+  std::function<void(Stepper&)> first_parameters;
+  if (in.start) first_parameters = [&](Stepper& stepper) { in.start->load(stepper); };
+  Trainer trainer(in.objective, config.optimizer,
                   {.seed = static_cast<std::uint64_t>(config.run.seed),
                    .backend = backend.get(),
                    .mesh = config.mesh,
@@ -205,10 +225,11 @@ int train(const TrainConfig& config, const TrainArguments& a, const WindowData& 
                    .checkpoints = directory.checkpoints(),
                    .keep = config.run.keep,
                    .resume = parse_resume(config.run.resume),
-                   .about = about(config, data.meta),
+                   .about = about(config, in.data.meta),
                    .dump = a.dump,
+                   .first_parameters = first_parameters,
                    .observer = &reporter});
-  const FitResult result = trainer.fit(data, fit_options(config));
+  const FitResult result = trainer.fit(in.data, fit_options(config));
   console.end_progress();
   if (!result.stopped) return 0;
   console.line(format("Stopped by {} at step {} of {}; the same command goes on from there",
@@ -225,10 +246,11 @@ int train_command(const Arguments& arguments) {
   const WindowData data = load_data(config);
   const LMObjective objective = make_objective(config);
   check_arguments(config, objective, a);
+  const std::optional<Model> start = starting_model(config);
   watch_stop_signals();
   const RunDirectory directory(config.run.dir);
   try {
-    return train(config, a, data, objective, directory);
+    return train(config, a, {data, objective, start}, directory);
   } catch (const Error& error) {
     std::fprintf(directory.log(), "dew: error: %s\n", one_line(error.what()).c_str());
     throw;

@@ -11,14 +11,26 @@ Projection head_projection(const AttentionOptions& o, std::int64_t heads, const 
           .in_axis = names::kEmbed,
           .out = {heads, o.head_dim},
           .out_axes = {axis, names::kHeadDim},
-          .bias = o.bias};
+          .bias = o.qkv_bias};
 }
 
-// Queries or keys: product, norm of each head, rotation.
+// Rows of a norm of q or k.
+std::int64_t norm_width(const AttentionOptions& o, std::int64_t heads) {
+  return o.qk_norm_over_all ? heads * o.head_dim : o.head_dim;
+}
+
+Value norm_heads(const Scope& p, Value heads, const AttentionOptions& o) {
+  if (!o.qk_norm_over_all) return norm(p, heads, NormKind::rms, o.norm_epsilon);
+  const Dims shape = heads.shape();
+  const Value joined = reshape(heads, {shape[0], shape[1], shape[2] * shape[3]});
+  return reshape(norm(p, joined, NormKind::rms, o.norm_epsilon), shape);
+}
+
+// Queries or keys: product, norm, rotation.
 Value rotated_heads(const Scope& projection, const Scope& head_norm, Value x, const char* axis,
                     const AttentionContext& context, const AttentionOptions& o) {
   Value heads = project(projection, x, {names::kBatch, names::kLength, axis, ""});
-  if (o.qk_norm) heads = norm(head_norm, heads, NormKind::rms, o.norm_epsilon);
+  if (o.qk_norm) heads = norm_heads(head_norm, heads, o);
   if (o.rotary) heads = rope(heads, context.positions, context.rope_base, o.rope);
   return heads;
 }
@@ -37,8 +49,8 @@ void declare_attention(ParamList& list, const std::string& name, const Attention
                       .out_axes = {names::kEmbed},
                       .bias = o.bias});
   if (!o.qk_norm) return;
-  declare_norm(list, at + names::kQNorm, o.head_dim, names::kHeadDim, NormKind::rms);
-  declare_norm(list, at + names::kKNorm, o.head_dim, names::kHeadDim, NormKind::rms);
+  declare_norm(list, at + names::kQNorm, norm_width(o, o.heads), names::kHeadDim, NormKind::rms);
+  declare_norm(list, at + names::kKNorm, norm_width(o, o.kv_heads), names::kHeadDim, NormKind::rms);
 }
 
 Value self_attention(const Scope& p, Value x, const AttentionContext& c,
@@ -55,7 +67,7 @@ Value self_attention(const Scope& p, Value x, const AttentionContext& c,
                               .q_segments = c.segments,
                               .k_segments = c.segments,
                               .window = c.window};
-  const double scale = 1.0 / std::sqrt(static_cast<double>(o.head_dim));
+  const double scale = o.scale > 0 ? o.scale : 1.0 / std::sqrt(static_cast<double>(o.head_dim));
   const Attention seen = attention(in, {.scale = scale, .softcap = o.softcap, .causal = true});
   x.program->set_name(seen.o, names::kSavedAttention);
   x.program->set_name(seen.lse, names::kSavedLse);

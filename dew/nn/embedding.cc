@@ -19,4 +19,11 @@ Value embed(Value table, Value ids) {
   return rows;
 }
 
+Value logits(Value states, Value table, double softcap) {
+  const Value scores =
+      dot(states, table,
+          {.lhs_contract = {states.type().rank() - 1}, .rhs_contract = {1}, .out = DType::f32});
+  return softcap > 0 ? tanh(scores / softcap) * softcap : scores;
+}
+
 }  // namespace dew

@@ -32,8 +32,10 @@ inline constexpr const char* kHead = "lm_head/kernel";
 inline constexpr const char* kStack = "layers";
 inline constexpr const char* kAttentionNorm = "attention_norm";
 inline constexpr const char* kAttentionPart = "attention";
+inline constexpr const char* kAttentionOutNorm = "attention_out_norm";
 inline constexpr const char* kMlpNorm = "mlp_norm";
 inline constexpr const char* kMlpPart = "mlp";
+inline constexpr const char* kMlpOutNorm = "mlp_out_norm";
 
 inline constexpr const char* kQ = "q_proj";
 inline constexpr const char* kK = "k_proj";

@@ -35,7 +35,7 @@ class Scope {
 };
 
 // ---- norm.cc ----
-enum class NormKind { rms, layer };
+enum class NormKind { rms, rms_plus_one, layer };  // the second: times 1 + scale
 void declare_norm(ParamList& list, const std::string& name, std::int64_t width, const char* axis,
                   NormKind kind);
 // Over the last dimension; statistics f32, result in x's type.
@@ -60,12 +60,17 @@ void declare_embedding(ParamList& list, const std::string& name, std::int64_t ro
                        const char* axis, std::int64_t width);
 // ids [b, t] -> [b, t, e].
 Value embed(Value table, Value ids);
+// The scores of all ids: states [.., e], table [v, e] -> f32[.., v]; softcap > 0 makes them softcap
+// * tanh(score / softcap).
+Value logits(Value states, Value table, double softcap);
 
 // ---- attention.cc ----
 struct AttentionOptions {
   std::int64_t width = 0, heads = 0, kv_heads = 0, head_dim = 0;
-  bool bias = false, qk_norm = true, rotary = true;
+  bool bias = false, qkv_bias = false;  // of o; of q, k and v
+  bool qk_norm = true, qk_norm_over_all = false, rotary = true;
   double norm_epsilon = 1e-5, softcap = 0;
+  double scale = 0;  // of the scores; 0: 1 / sqrt(head_dim)
   RopeDims rope = {};
 };
 struct AttentionContext {

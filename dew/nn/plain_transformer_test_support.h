@@ -44,6 +44,9 @@ class Model {
     std::vector<Vec> x;
     for (std::size_t t = 0; t < row.ids.size(); ++t) {
       x.push_back(part("embed_tokens/embedding", row.ids[t], width()));
+      if (c_.scale_embeddings) {
+        for (double& v : x[t]) v *= std::sqrt(static_cast<double>(width()));
+      }
       if (c_.positions == "learned")
         add_to(x[t], part("embed_positions/embedding", row.positions[t], width()));
     }
@@ -118,8 +121,11 @@ class Model {
   }
 
   Vec norm(const std::string& name, int l, const Vec& x) const {
-    const Vec scale = part(name + "/scale", l, width());
-    if (c_.norm == "rms") return rms(x, scale);
+    Vec scale = part(name + "/scale", l, width());
+    if (c_.norm == "rms_plus_one") {
+      for (double& v : scale) v += 1;
+    }
+    if (c_.norm != "layer") return rms(x, scale);
     const Vec bias = part(name + "/bias", l, width());
     double mean = 0, variance = 0;
     for (const double v : x) mean += v / static_cast<double>(x.size());
@@ -149,7 +155,7 @@ class Model {
            int position) const {
     const std::int64_t d = c_.head_dim;
     Vec x(all.begin() + h * d, all.begin() + (h + 1) * d);
-    if (c_.qk_norm) x = rms(x, part(head_norm + "/scale", l, d));
+    if (c_.qk_norm && c_.qk_norm_over == "head") x = rms(x, part(head_norm + "/scale", l, d));
     if (c_.positions != "rope") return x;
     for (std::int64_t i = 0; i < d / 2; ++i) {
       double &a = x[static_cast<std::size_t>(i)], &b = x[static_cast<std::size_t>(i + d / 2)];
@@ -173,11 +179,17 @@ class Model {
     const std::string at = "layers/attention/";
     const std::int64_t d = c_.head_dim, q_size = c_.num_heads * d, kv_size = c_.num_kv_heads * d;
     std::vector<Vec> q, k, v, out;
+    const bool bias = c_.attention_bias || c_.qkv_bias;
     for (const Vec& in : x) {
-      q.push_back(product(at + "q_proj", l, in, q_size, c_.attention_bias));
-      k.push_back(product(at + "k_proj", l, in, kv_size, c_.attention_bias));
-      v.push_back(product(at + "v_proj", l, in, kv_size, c_.attention_bias));
+      q.push_back(product(at + "q_proj", l, in, q_size, bias));
+      k.push_back(product(at + "k_proj", l, in, kv_size, bias));
+      v.push_back(product(at + "v_proj", l, in, kv_size, bias));
+      if (!c_.qk_norm || c_.qk_norm_over != "all") continue;
+      q.back() = rms(q.back(), part(at + "q_norm/scale", l, q_size));
+      k.back() = rms(k.back(), part(at + "k_norm/scale", l, kv_size));
     }
+    const double scale =
+        c_.attention_scale > 0 ? c_.attention_scale : 1 / std::sqrt(static_cast<double>(d));
     for (std::size_t t = 0; t < x.size(); ++t) {
       Vec joined;
       for (std::int64_t h = 0; h < c_.num_heads; ++h) {
@@ -188,8 +200,7 @@ class Model {
         for (std::size_t s = 0; s < x.size(); ++s) {
           if (!sees(row, t, s, l)) continue;
           const Vec key = head(k[s], kv, at + "k_norm", l, row.positions[s]);
-          const double p = std::exp(
-              cap(dot(query, key) / std::sqrt(static_cast<double>(d)), c_.attention_softcap));
+          const double p = std::exp(cap(dot(query, key) * scale, c_.attention_softcap));
           total += p;
           for (std::int64_t i = 0; i < d; ++i) {
             sum[static_cast<std::size_t>(i)] += p * v[s][static_cast<std::size_t>(kv * d + i)];
@@ -221,12 +232,17 @@ class Model {
   }
 
   void layer(std::vector<Vec>& x, int l, const Sequence& row) const {
+    const bool before = c_.norm_placement != "after", after = c_.norm_placement != "before";
     std::vector<Vec> normed;
-    for (const Vec& v : x) normed.push_back(norm("layers/attention_norm", l, v));
+    for (const Vec& v : x) normed.push_back(before ? norm("layers/attention_norm", l, v) : v);
     std::vector<Vec> change = attention(normed, l, row);
+    for (Vec& v : change) v = after ? norm("layers/attention_out_norm", l, v) : v;
     drop(change, 2, l, row);
     for (std::size_t t = 0; t < x.size(); ++t) add_to(x[t], change[t]);
-    for (std::size_t t = 0; t < x.size(); ++t) change[t] = mlp(norm("layers/mlp_norm", l, x[t]), l);
+    for (std::size_t t = 0; t < x.size(); ++t) {
+      change[t] = mlp(before ? norm("layers/mlp_norm", l, x[t]) : x[t], l);
+      if (after) change[t] = norm("layers/mlp_out_norm", l, change[t]);
+    }
     drop(change, 3, l, row);
     for (std::size_t t = 0; t < x.size(); ++t) add_to(x[t], change[t]);
   }

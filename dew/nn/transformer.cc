@@ -1,5 +1,7 @@
 #include "dew/nn/transformer.h"
 
+#include <cmath>
+
 #include "dew/base/error.h"
 #include "dew/nn/names.h"
 
@@ -7,8 +9,12 @@ namespace dew::models {
 namespace {
 
 NormKind norm_kind(const TransformerConfig& c) {
-  return c.norm == "rms" ? NormKind::rms : NormKind::layer;
+  if (c.norm == "layer") return NormKind::layer;
+  return c.norm == "rms" ? NormKind::rms : NormKind::rms_plus_one;
 }
+
+bool norm_before(const TransformerConfig& c) { return c.norm_placement != "after"; }
+bool norm_after(const TransformerConfig& c) { return c.norm_placement != "before"; }
 
 AttentionOptions attention_options(const TransformerConfig& c) {
   return {.width = c.emb_features,
@@ -16,10 +22,13 @@ AttentionOptions attention_options(const TransformerConfig& c) {
           .kv_heads = c.num_kv_heads,
           .head_dim = c.head_dim,
           .bias = c.attention_bias,
+          .qkv_bias = c.attention_bias || c.qkv_bias,
           .qk_norm = c.qk_norm,
+          .qk_norm_over_all = c.qk_norm_over == "all",
           .rotary = c.positions == "rope",
           .norm_epsilon = c.norm_eps,
           .softcap = c.attention_softcap,
+          .scale = c.attention_scale,
           .rope = {.scaling = c.rope_scaling.type,
                    .factor = c.rope_scaling.factor,
                    .low_freq_factor = c.rope_scaling.low_freq_factor,
@@ -42,10 +51,15 @@ ParamList declare(const TransformerConfig& c) {
                       c.emb_features);
   }
   list.begin_stack(names::kStack, c.num_layers);
-  declare_norm(list, names::kAttentionNorm, c.emb_features, names::kEmbed, norm_kind(c));
+  const auto declare_norm_of_layer = [&](const char* name, bool wanted) {
+    if (wanted) declare_norm(list, name, c.emb_features, names::kEmbed, norm_kind(c));
+  };
+  declare_norm_of_layer(names::kAttentionNorm, norm_before(c));
   declare_attention(list, names::kAttentionPart, attention_options(c));
-  declare_norm(list, names::kMlpNorm, c.emb_features, names::kEmbed, norm_kind(c));
+  declare_norm_of_layer(names::kAttentionOutNorm, norm_after(c));
+  declare_norm_of_layer(names::kMlpNorm, norm_before(c));
   declare_mlp(list, names::kMlpPart, mlp_options(c));
+  declare_norm_of_layer(names::kMlpOutNorm, norm_after(c));
   list.end_stack();
   declare_norm(list, names::kFinalNorm, c.emb_features, names::kEmbed, norm_kind(c));
   if (!c.tie_embeddings) {
@@ -71,15 +85,22 @@ struct LayerContext {
   Dropout dropout;
 };
 
+// The norm of that name, where the layer has it.
+Value norm_if(bool wanted, const Scope& p, Value x, const TransformerConfig& c) {
+  return wanted ? norm(p, x, norm_kind(c), c.norm_eps) : x;
+}
+
 Value layer(const Scope& p, Value x, const LayerContext& context, const TransformerConfig& c) {
-  const Value normed = norm(p / names::kAttentionNorm, x, norm_kind(c), c.norm_eps);
+  const Value normed = norm_if(norm_before(c), p / names::kAttentionNorm, x, c);
   const Value seen =
       self_attention(p / names::kAttentionPart, normed, context.attention, attention_options(c));
-  x = x + context.dropout(seen, RandomPurpose::attention_dropout);
+  x = x + context.dropout(norm_if(norm_after(c), p / names::kAttentionOutNorm, seen, c),
+                          RandomPurpose::attention_dropout);
   x.program->set_name(x, names::kSavedResidual);
-  const Value thought = mlp(p / names::kMlpPart,
-                            norm(p / names::kMlpNorm, x, norm_kind(c), c.norm_eps), mlp_options(c));
-  return x + context.dropout(thought, RandomPurpose::mlp_dropout);
+  const Value thought =
+      mlp(p / names::kMlpPart, norm_if(norm_before(c), p / names::kMlpNorm, x, c), mlp_options(c));
+  return x + context.dropout(norm_if(norm_after(c), p / names::kMlpOutNorm, thought, c),
+                             RandomPurpose::mlp_dropout);
 }
 
 // Per-layer numbers are slices of the scan, what the step gives is constant in it.
@@ -140,6 +161,7 @@ TransformerOutputs CausalTransformer::forward(const TransformerInputs& in) const
   };
   const Value tokens = table(names::kTokenTable);
   Value x = embed(tokens, in.ids);
+  if (c.scale_embeddings) x = x * std::sqrt(static_cast<double>(c.emb_features));
   if (c.positions == "learned") x = x + embed(table(names::kPositionTable), in.positions);
   const double rate = in.training ? c.dropout : 0.0;
   if (rate > 0) {

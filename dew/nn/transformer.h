@@ -29,7 +29,7 @@ struct TransformerConfig {
 
   std::string mlp = "swiglu";      // swiglu, geglu, gelu
   std::string positions = "rope";  // rope, learned
-  std::string norm = "rms";        // rms, layer
+  std::string norm = "rms";        // rms, rms_plus_one (times 1 + scale), layer
   std::string remat = "none";      // what the backward pass makes again: none, save_list, full
   double norm_eps = 1e-5, rope_theta = 10000;
   bool qk_norm = true;         // RMS norm of each head's q and k, before rope
@@ -41,6 +41,12 @@ struct TransformerConfig {
   // Windows layer by layer, repeated over the layers; empty: `window` everywhere.
   std::vector<std::int64_t> window_pattern = {};
   RopeScaling rope_scaling = {};
+  bool qkv_bias = false;  // biases of q, k and v alone; attention_bias has them all
+  // Where a layer has norms: "before" attention and mlp, "after" them (before the sum), "both".
+  std::string norm_placement = "before";
+  std::string qk_norm_over = "head";  // qk_norm: of each head, or "all" of a token's heads together
+  bool scale_embeddings = false;      // tokens' vectors times sqrt(emb_features)
+  double attention_scale = 0;         // of the scores; 0: 1 / sqrt(head_dim)
 
   bool operator==(const TransformerConfig&) const = default;
 };

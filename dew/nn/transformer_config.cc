@@ -43,7 +43,9 @@ std::string divisors(std::int64_t n) {
 void check_choices(const TransformerConfig& c) {
   check_choice("mlp", c.mlp, {"swiglu", "geglu", "gelu"});
   check_choice("positions", c.positions, {"rope", "learned"});
-  check_choice("norm", c.norm, {"rms", "layer"});
+  check_choice("norm", c.norm, {"rms", "rms_plus_one", "layer"});
+  check_choice("norm_placement", c.norm_placement, {"before", "after", "both"});
+  check_choice("qk_norm_over", c.qk_norm_over, {"head", "all"});
   check_choice("remat", c.remat, {"none", "save_list", "full"});
   check_choice("rope_scaling.type", c.rope_scaling.type, {"none", "linear", "llama3"});
 }
@@ -54,6 +56,7 @@ void check_numbers(const TransformerConfig& c) {
   check_number("dropout", c.dropout, true, 1);
   check_number("logit_softcap", c.logit_softcap, true);
   check_number("attention_softcap", c.attention_softcap, true);
+  check_number("attention_scale", c.attention_scale, true);
 }
 
 void check_sizes(const TransformerConfig& c) {
@@ -82,6 +85,16 @@ void check_heads(const TransformerConfig& c) {
   if (c.positions == "rope" && head_dim % 2 != 0) {
     refuse(
         format("head_dim = {} is odd: rope turns pairs of features, so it must be even", head_dim));
+  }
+}
+
+void check_attention(const TransformerConfig& c) {
+  if (c.attention_bias && c.qkv_bias) {
+    refuse("qkv_bias = true and attention_bias = true are both given: the second has all biases");
+  }
+  if (!c.qk_norm && c.qk_norm_over != "head") {
+    refuse(format("qk_norm_over = \"{}\" with qk_norm = false: there is no such norm",
+                  c.qk_norm_over));
   }
 }
 
@@ -139,6 +152,7 @@ TransformerConfig resolved(TransformerConfig c) {
   check_numbers(c);
   check_sizes(c);
   check_heads(c);
+  check_attention(c);
   check_positions(c);
   check_windows(c);
   if (c.num_kv_heads == 0) c.num_kv_heads = c.num_heads;

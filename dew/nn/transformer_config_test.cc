@@ -45,7 +45,16 @@ TEST(TransformerConfig, RefusalsNameValuesAndWhatWouldWork) {
   EXPECT_THAT(refusal([](auto& c) { c.num_kv_heads = 3; }), HasSubstr("it must be one of 1, 2, 4"));
   EXPECT_THAT(refusal([](auto& c) { c.head_dim = 5; }), HasSubstr("head_dim = 5 is odd"));
   EXPECT_THAT(refusal([](auto& c) { c.mlp = "relu"; }), HasSubstr("one of swiglu, geglu, gelu"));
-  EXPECT_THAT(refusal([](auto& c) { c.norm = "batch"; }), HasSubstr("one of rms, layer"));
+  EXPECT_THAT(refusal([](auto& c) { c.norm_placement = "none"; }),
+              HasSubstr("one of before, after, both"));
+  EXPECT_THAT(refusal([](auto& c) { c.qk_norm_over = "token"; }), HasSubstr("one of head, all"));
+  EXPECT_THAT(refusal([](auto& c) { c.qk_norm = false, c.qk_norm_over = "all"; }),
+              HasSubstr("no such norm"));
+  EXPECT_THAT(refusal([](auto& c) { c.attention_bias = c.qkv_bias = true; }),
+              HasSubstr("both given"));
+  EXPECT_THAT(refusal([](auto& c) { c.attention_scale = -1; }), HasSubstr("attention_scale = -1"));
+  EXPECT_THAT(refusal([](auto& c) { c.norm = "batch"; }),
+              HasSubstr("one of rms, rms_plus_one, layer"));
   EXPECT_THAT(refusal([](auto& c) { c.positions = "alibi"; }), HasSubstr("one of rope, learned"));
   EXPECT_THAT(refusal([](auto& c) { c.remat = "all"; }), HasSubstr("one of none, save_list, full"));
   EXPECT_THAT(refusal([](auto& c) { c.positions = "learned"; }), HasSubstr("needs max_seq_len"));

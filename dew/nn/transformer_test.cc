@@ -151,6 +151,32 @@ TEST(CausalTransformer, Gelu) {
 TEST(CausalTransformer, Biases) {
   compare(with([](auto& c) { c.attention_bias = c.mlp_bias = true; }));
 }
+TEST(CausalTransformer, BiasesOfQkvAlone) {
+  compare(with([](auto& c) { c.qkv_bias = true; }));
+}
+TEST(CausalTransformer, RmsPlusOne) {
+  compare(with([](auto& c) { c.norm = "rms_plus_one"; }));
+}
+TEST(CausalTransformer, NormsAfter) {
+  compare(with([](auto& c) { c.norm_placement = "after"; }));
+}
+TEST(CausalTransformer, NormsBeforeAndAfter) {
+  compare(with([](auto& c) { c.norm_placement = "both", c.norm = "rms_plus_one"; }));
+}
+TEST(CausalTransformer, LayerNormsAfter) {
+  compare(with([](auto& c) { c.norm_placement = "after", c.norm = "layer"; }));
+}
+TEST(CausalTransformer, QkNormOverAllHeads) {
+  compare(with([](auto& c) { c.qk_norm_over = "all", c.num_kv_heads = 2; }));
+}
+TEST(CausalTransformer, ScaledEmbeddings) {
+  compare(with([](auto& c) { c.scale_embeddings = true; }));
+  compare(
+      with([](auto& c) { c.scale_embeddings = true, c.positions = "learned", c.max_seq_len = 9; }));
+}
+TEST(CausalTransformer, AttentionScale) {
+  compare(with([](auto& c) { c.attention_scale = 0.3; }));
+}
 TEST(CausalTransformer, UntiedHead) {
   compare(with([](auto& c) { c.tie_embeddings = false; }));
 }
@@ -195,6 +221,9 @@ TEST(CausalTransformer, DropoutInTrainingOnly) {
 TEST(CausalTransformer, NumbersOfTheConfigAreFelt) {
   const std::vector<std::function<void(TransformerConfig&)>> changes = {
       [](auto& c) { c.attention_softcap = 0.7; },
+      [](auto& c) { c.attention_scale = 0.3; },
+      [](auto& c) { c.scale_embeddings = true; },
+      [](auto& c) { c.norm = "rms_plus_one"; },
       [](auto& c) { c.window = 2; },
       [](auto& c) {
         c.window_pattern = {2, 0};

@@ -45,6 +45,9 @@ class Executable {
   // Bytes of registers, arena and scratch, as planned.
   virtual std::int64_t planned_bytes() const = 0;
 
+  // Of that, what a program needs beside its registers and constants, by number of the program.
+  virtual std::int64_t arena_bytes(int program) const = 0;
+
   // The plans as text.
   virtual std::string describe() const = 0;
 };

@@ -42,7 +42,6 @@ std::vector<Unbuilt> unbuilt_values(const TrainConfig& c) {
       {"devices.per_process", !c.devices.per_process.empty()},
       // all else
       {"optimizer.name", c.optimizer.name == "adafactor" || c.optimizer.name == "muon"},
-      {"run.init_from", !c.run.init_from.empty()},
   };
 }
 

@@ -284,8 +284,8 @@ TEST(Config, ConflictsAreRefused) {
 TEST(Config, WhatIsNotBuiltIsSaid) {
   for (const char* text :
        {"devices.per_process=2", "mesh.stage=2", "mesh.sequence=2", "mesh.microbatches=4",
-        "mesh.replicas=2", "optimizer.name=adafactor", "optimizer.name=muon",
-        "run.init_from=runs/y", "model.experts=8", "model.router_z=0.1", "mesh.schedule=zb1"}) {
+        "mesh.replicas=2", "optimizer.name=adafactor", "optimizer.name=muon", "model.experts=8",
+        "model.router_z=0.1", "mesh.schedule=zb1"}) {
     const std::string key = std::string(text).substr(0, std::string(text).find('='));
     EXPECT_THAT(refused_override(text), AllOf(HasSubstr("is not built yet"), HasSubstr(key)))
         << text;
@@ -372,8 +372,7 @@ TEST(Config, EveryKeyChangesAndPrintsBack) {
   for (const ConfigSection& section : config_sections()) {
     for (const ConfigField& field : section.fields) {
       const std::string key = full_key(section, field);
-      const bool unbuilt =
-          section.name == "devices" || section.name == "mesh" || key == "run.init_from";
+      const bool unbuilt = section.name == "devices" || section.name == "mesh";
       if (unbuilt || key == "model.name") continue;
       Overrides overrides = changed(key, field);
       if (key == "optimizer.name") overrides = {"optimizer.name=lion"};

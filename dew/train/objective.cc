@@ -32,9 +32,15 @@ LMLoss LMObjective::eval_loss(const ParamValues& params, const BatchValues& batc
   return loss(params, batch, batch.weights, compute, false);
 }
 
-LMLoss LMObjective::loss(const ParamValues& params, const BatchValues& b, Value weights,
-                         DType compute, bool training) const {
-  const models::TransformerOutputs out = model_.forward(
+Value LMObjective::logits(const ParamValues& params, const BatchValues& batch,
+                          DType compute) const {
+  const models::TransformerOutputs out = forward(params, batch, compute, false);
+  return dew::logits(out.states, out.table, model_.config().logit_softcap);
+}
+
+models::TransformerOutputs LMObjective::forward(const ParamValues& params, const BatchValues& b,
+                                                DType compute, bool training) const {
+  return model_.forward(
       {.params = params,
        .ids = b.ids,
        .positions = b.positions,
@@ -43,6 +49,11 @@ LMLoss LMObjective::loss(const ParamValues& params, const BatchValues& b, Value 
            {.key = b.key, .layer = {}, .step = b.step, .row_ids = b.row_ids, .columns = b.columns},
        .compute = compute,
        .training = training});
+}
+
+LMLoss LMObjective::loss(const ParamValues& params, const BatchValues& b, Value weights,
+                         DType compute, bool training) const {
+  const models::TransformerOutputs out = forward(params, b, compute, training);
   const HeadLoss head = head_loss(
       out.states, out.table, b.labels, weights,
       {.z_loss = options_.z_loss, .softcap = model_.config().logit_softcap, .gradients = training});

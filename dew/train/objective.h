@@ -46,8 +46,12 @@ class LMObjective {
                     DType compute) const;
   // Evaluation: no dropout, weights as they are.
   LMLoss eval_loss(const ParamValues& params, const BatchValues& batch, DType compute) const;
+  // What eval_loss sees: f32[b, t, vocab], capped.
+  Value logits(const ParamValues& params, const BatchValues& batch, DType compute) const;
 
  private:
+  models::TransformerOutputs forward(const ParamValues& params, const BatchValues& batch,
+                                     DType compute, bool training) const;
   LMLoss loss(const ParamValues& params, const BatchValues& batch, Value weights, DType compute,
               bool training) const;
 

@@ -29,12 +29,16 @@ class RegisterPlaces {
 
   void add_params(std::span<const ParamSpec> params) {
     using namespace registers;
+    // A list that ends with the gradients leaves them whole, for the host to read.
+    const bool read =
+        std::ranges::find(module_.lists, "gradient", &CallList::name) != module_.lists.end();
     for (const ParamSpec& param : params) {
       const Spec spec = state_spec(arrangement_, param);
       for (const char* prefix : {kParameter, kFirstMoment, kSecondMoment, kAverage})
         place(prefix + param.name, spec, !param.stack.empty());
-      for (const char* prefix : {kGradient, kCast})
-        place(prefix + param.name, std::nullopt, !param.stack.empty());
+      place(kGradient + param.name, read ? std::optional(spec) : std::nullopt,
+            !param.stack.empty());
+      place(kCast + param.name, std::nullopt, !param.stack.empty());
     }
   }
 

@@ -46,6 +46,7 @@ inline constexpr const char* kCorrect = "correct";
 inline constexpr const char* kEvalNll = "eval_nll";  // these two are sums over tokens
 inline constexpr const char* kEvalCorrect = "eval_correct";
 inline constexpr const char* kGradNorm = "grad_norm";
+inline constexpr const char* kLogits = "logits";  // f32[rows, T', vocab], where asked for
 inline constexpr const char* kCommit = "commit";
 
 }  // namespace dew::registers

@@ -135,9 +135,22 @@ class ModuleBuilder {
   }
 
   void finish_train(const Optimizer& optimizer) {
-    CallList train = micro_steps("train", micro_program);
+    const CallList gradient = micro_steps("gradient", micro_program);
+    CallList train = gradient;
+    train.name = "train";
     add_call(module_, train, add_program(update_program(optimizer, objective_.params())));
+    module_.lists.push_back(gradient);
     module_.lists.push_back(std::move(train));
+  }
+
+  void finish_logits() {
+    DEW_CHECK(shape_.micro_steps == 1, "logits of several micro steps");
+    module_.add_register(
+        registers::kLogits,
+        {DType::f32, {shape_.rows, shape_.columns, objective_.model().config().vocab_size}});
+    const auto program = [](const LMObjective& objective, const StepShape& shape, DType compute,
+                            bool) { return logits_program(objective, shape, compute); };
+    module_.lists.push_back(micro_steps("logits", program));
   }
 
   Module finish_eval() {
@@ -200,8 +213,19 @@ Program eval_program(const LMObjective& objective, const StepShape& shape, DType
   return program;
 }
 
-Module training_module(const LMObjective& objective, const Optimizer& optimizer,
-                       const StepShape& shape, DType compute) {
+Program logits_program(const LMObjective& objective, const StepShape& shape, DType compute) {
+  Program program("logits");
+  const ParamValues params = param_inputs(program, objective.params(), compute);
+  program.output(registers::kLogits,
+                 objective.logits(params, batch_inputs(program, shape), compute));
+  return program;
+}
+
+namespace {
+
+// All but the list "eval".
+ModuleBuilder training_builder(const LMObjective& objective, const Optimizer& optimizer,
+                               const StepShape& shape, DType compute) {
   namespace names = registers;
   ModuleBuilder builder(objective, shape, compute);
   builder.add_state(names::kParameter);
@@ -215,6 +239,20 @@ Module training_module(const LMObjective& objective, const Optimizer& optimizer,
                        names::kEvalNll, names::kEvalCorrect});
   builder.add_register(names::kCommit, {DType::pred, {}});
   builder.finish_train(optimizer);
+  return builder;
+}
+
+}  // namespace
+
+Module training_module(const LMObjective& objective, const Optimizer& optimizer,
+                       const StepShape& shape, DType compute) {
+  return training_builder(objective, optimizer, shape, compute).finish_eval();
+}
+
+Module probing_module(const LMObjective& objective, const Optimizer& optimizer,
+                      const StepShape& shape, DType compute) {
+  ModuleBuilder builder = training_builder(objective, optimizer, shape, compute);
+  builder.finish_logits();
   return builder.finish_eval();
 }
 

@@ -79,12 +79,6 @@ void add_tasks(const ParamSpec& param, const Shard& shard, std::vector<InitTask>
                });
 }
 
-// A checkpoint's name for a layer of a register: the prefix up to the parameter's name, then its
-// outside name.
-std::string outside_name(const StateArray& array, const ParamSpec& param, std::int64_t slot) {
-  return array.name.substr(0, array.name.size() - param.name.size()) + param.layer_name(slot);
-}
-
 }  // namespace
 
 StepShape step_shape(const DispatchPlan& plan) {
@@ -93,7 +87,9 @@ StepShape step_shape(const DispatchPlan& plan) {
 
 Stepper::Stepper(const LMObjective& objective, const Optimizer& optimizer, const StepShape& shape,
                  DType compute, Backend& backend, const StepperOptions& options)
-    : Stepper(objective, shape, training_module(objective, optimizer, shape, compute),
+    : Stepper(objective, shape,
+              options.logits ? probing_module(objective, optimizer, shape, compute)
+                             : training_module(objective, optimizer, shape, compute),
               state_arrays(objective.params(), optimizer), backend, options) {
   optimizer_ = optimizer;
 }
@@ -158,6 +154,22 @@ void Stepper::initialize() {
   run_tasks(tasks, key_);
 }
 
+void Stepper::start_from_parameters() {
+  for (const StateArray& array : state_) {
+    const std::string parameter = registers::parameter(objective_.params()[array.param].name);
+    if (array.name == parameter) continue;
+    const std::vector<Shard>&to = registers_[index(array.name)],
+          &from = registers_[index(parameter)];
+    for (std::size_t k = 0; k < to.size(); ++k) {
+      if (array.starts_as_parameter) {
+        std::ranges::copy(from[k].bytes, to[k].bytes.begin());
+      } else {
+        std::ranges::fill(to[k].bytes, std::byte{0});
+      }
+    }
+  }
+}
+
 // The whole array's shape follows from its parts.
 std::vector<Stepper::Run> Stepper::runs_of(std::string_view reg) const {
   const std::size_t r = index(reg);
@@ -207,16 +219,20 @@ void Stepper::upload(const StepBatch& batch) {
   upload(registers::kColumns, batch.columns);
 }
 
-StepResult Stepper::step(const StepBatch& batch, const StepScalars& scalars) {
-  upload(batch);
-  const BiasCorrection correction = bias_correction(optimizer_, scalars.update);
+void Stepper::put_scalars(const StepBatch& batch, std::int64_t step) {
   put(registers::kInvWeight,
       static_cast<float>(batch.weight_sum > 0 ? 1.0 / batch.weight_sum : 0.0));
   put(registers::kInvTokens,
       static_cast<float>(batch.real_tokens > 0 ? 1.0 / static_cast<double>(batch.real_tokens)
                                                : 0.0));
   put(registers::kKey, key_);
-  put(registers::kStep, static_cast<std::int32_t>(scalars.step));
+  put(registers::kStep, static_cast<std::int32_t>(step));
+}
+
+StepResult Stepper::step(const StepBatch& batch, const StepScalars& scalars) {
+  upload(batch);
+  put_scalars(batch, scalars.step);
+  const BiasCorrection correction = bias_correction(optimizer_, scalars.update);
   put(registers::kLr, static_cast<float>(scalars.lr));
   put(registers::kClipNorm, static_cast<float>(optimizer_.clip_norm));
   if (optimizer_.name == "adamw") {
@@ -229,6 +245,28 @@ StepResult Stepper::step(const StepBatch& batch, const StepScalars& scalars) {
           .accuracy = get(registers::kCorrect),
           .grad_norm = get(registers::kGradNorm),
           .committed = bytes(registers::kCommit)[0] != std::byte{0}};
+}
+
+StepResult Stepper::gradient(const StepBatch& batch, std::int64_t step) {
+  upload(batch);
+  put_scalars(batch, step);
+  executable_->run(executable_->module().list_index("gradient"));
+  return {.loss = get(registers::kLoss),
+          .nll = get(registers::kNll),
+          .accuracy = get(registers::kCorrect)};
+}
+
+std::vector<std::byte> Stepper::logits(const StepBatch& batch) {
+  upload(batch);
+  put(registers::kKey, key_);
+  put(registers::kStep, std::int32_t{0});
+  executable_->run(executable_->module().list_index("logits"));
+  std::vector<std::byte> out;
+  for (const Shard& shard : registers_[index(registers::kLogits)])
+    out.resize(out.size() + shard.bytes.size());
+  for (const Run& run : runs_of(registers::kLogits))
+    std::ranges::copy(run.to, out.begin() + static_cast<std::ptrdiff_t>(run.from));
+  return out;
 }
 
 std::optional<EvalResult> Stepper::evaluate(ValidationPass& pass,
@@ -258,36 +296,57 @@ std::vector<std::byte> Stepper::Array::whole() const {
   return out;
 }
 
+void Stepper::Array::assign(std::span<const std::byte> bytes) const {
+  for (const Part& part : parts)
+    copy_part(part.box, sizeof(float), dew::whole(shape), bytes, part.box, part.bytes);
+}
+
+// A register a layer at a time, each named by the prefix and the layer's outside name.
+void Stepper::add_layers(std::vector<Array>& out, const std::string& reg, const std::string& prefix,
+                         const ParamSpec& param) const {
+  const bool stacked = !param.stack.empty();
+  Spec spec = state_spec(arrangement_, param);
+  AxisNames axes = param.axes;
+  if (stacked) axes.erase(axes.begin());
+  if (stacked) spec.dims.erase(spec.dims.begin());
+  const std::size_t first = out.size();
+  for (std::int64_t slot = 0; slot < param.layers(); ++slot)
+    out.push_back({prefix + param.layer_name(slot), param.layer_shape(), axes, spec, {}});
+  for (const Shard& shard : registers_[index(reg)]) {
+    if (!stacked) {
+      out[first].parts.push_back({{shard.start, shard.extent}, shard.bytes, shard.device});
+      continue;
+    }
+    // One layer, or all of them one after another.
+    const auto layers = static_cast<std::size_t>(shard.extent[0]);
+    const std::size_t per_layer = shard.bytes.size() / std::max<std::size_t>(layers, 1);
+    const Box box{{shard.start.begin() + 1, shard.start.end()},
+                  {shard.extent.begin() + 1, shard.extent.end()}};
+    for (std::size_t k = 0; k < layers; ++k) {
+      out[first + static_cast<std::size_t>(shard.start[0]) + k].parts.push_back(
+          {box, shard.bytes.subspan(k * per_layer, per_layer), shard.device});
+    }
+  }
+}
+
 std::vector<Stepper::Array> Stepper::arrays() {
   std::vector<Array> out;
   for (const StateArray& array : state_) {
     const ParamSpec& param = objective_.params()[array.param];
-    const bool stacked = !param.stack.empty();
-    Spec spec = state_spec(arrangement_, param);
-    AxisNames axes = param.axes;
-    if (stacked) axes.erase(axes.begin());
-    if (stacked) spec.dims.erase(spec.dims.begin());
-    const std::size_t first = out.size();
-    for (std::int64_t slot = 0; slot < param.layers(); ++slot)
-      out.push_back({outside_name(array, param, slot), param.layer_shape(), axes, spec, {}});
-    for (const Shard& shard : registers_[index(array.name)]) {
-      if (!stacked) {
-        out[first].parts.push_back({{shard.start, shard.extent}, shard.bytes, shard.device});
-        continue;
-      }
-      // One layer, or all of them one after another.
-      const auto layers = static_cast<std::size_t>(shard.extent[0]);
-      const std::size_t per_layer = shard.bytes.size() / std::max<std::size_t>(layers, 1);
-      Box box{{shard.start.begin() + 1, shard.start.end()},
-              {shard.extent.begin() + 1, shard.extent.end()}};
-      for (std::size_t k = 0; k < layers; ++k) {
-        out[first + static_cast<std::size_t>(shard.start[0]) + k].parts.push_back(
-            {box, shard.bytes.subspan(k * per_layer, per_layer), shard.device});
-      }
-    }
+    add_layers(out, array.name, array.name.substr(0, array.name.size() - param.name.size()), param);
   }
   return out;
 }
+
+std::vector<Stepper::Array> Stepper::group(const char* prefix) const {
+  std::vector<Array> out;
+  for (const ParamSpec& param : objective_.params())
+    add_layers(out, prefix + param.name, "", param);
+  return out;
+}
+
+std::vector<Stepper::Array> Stepper::gradients() { return group(registers::kGradient); }
+std::vector<Stepper::Array> Stepper::parameters() { return group(registers::kParameter); }
 
 void Stepper::save(CheckpointWriter& writer) {
   const std::vector<Array> all = arrays();
@@ -299,11 +358,21 @@ void Stepper::save(CheckpointWriter& writer) {
   }
 }
 
+namespace {
+
+void read_parts(const CheckpointReader& reader, const std::string& name, const Stepper::Array& a) {
+  const TensorRecord& record = reader.require(name, DType::f32, a.shape);
+  for (const Stepper::Part& part : a.parts) reader.read(record, part.box, part.bytes);
+}
+
+}  // namespace
+
+void Stepper::restore_parameters(const CheckpointReader& reader) {
+  for (const Array& a : parameters()) read_parts(reader, registers::parameter(a.name), a);
+}
+
 void Stepper::restore(const CheckpointReader& reader) {
-  for (const Array& a : arrays()) {
-    const TensorRecord& record = reader.require(a.name, DType::f32, a.shape);
-    for (const Part& part : a.parts) reader.read(record, part.box, part.bytes);
-  }
+  for (const Array& a : arrays()) read_parts(reader, a.name, a);
 }
 
 }  // namespace dew

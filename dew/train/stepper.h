@@ -45,7 +45,8 @@ struct EvalResult {
 
 struct StepperOptions {
   Arrangement arrangement = {};  // one device
-  std::string dump = {};         // directory for programs and plans
+  Dump dump = {};
+  bool logits = false;  // logits() will be asked for
 };
 
 class Stepper {
@@ -64,8 +65,18 @@ class Stepper {
   // First state of a run: parameters and averages by init_part, moments zero. Made in place, in
   // parts side by side.
   void initialize();
+  // The same around parameters that are there already.
+  void start_from_parameters();
 
   StepResult step(const StepBatch& batch, const StepScalars& scalars);
+
+  // A step without its update: loss and accuracy as in step(), no norm. gradients() are the step's.
+  // REQUIRES: StepperOptions::logits.
+  StepResult gradient(const StepBatch& batch, std::int64_t step = 0);
+
+  // The logits of the batch, f32[rows, columns, vocab]. REQUIRES: StepperOptions::logits, one micro
+  // step.
+  std::vector<std::byte> logits(const StepBatch& batch);
 
   // All batches of `pass`, sums divided once. `should_stop` is asked between batches; the result is
   // then none.
@@ -86,13 +97,21 @@ class Stepper {
     std::vector<Part> parts;  // f32; they cover the array once
 
     std::vector<std::byte> whole() const;
+    // Sets all parts from the whole array's bytes.
+    void assign(std::span<const std::byte> bytes) const;
   };
   std::vector<Array> arrays();
+  // Of the last step() or gradient(), and the parameters alone; names without prefix:
+  // "layers_3/mlp/up_proj/kernel".
+  std::vector<Array> gradients();
+  std::vector<Array> parameters();
 
   void save(CheckpointWriter& writer);
   // Reads every array of the state; a missing one, or one of another shape or type, is an error
   // that names it.
   void restore(const CheckpointReader& reader);
+  // The parameters alone; the rest of the state stays as it is: zeros in a new stepper.
+  void restore_parameters(const CheckpointReader& reader);
 
   const Executable& executable() const { return *executable_; }
 
@@ -106,6 +125,10 @@ class Stepper {
   Stepper(const LMObjective& objective, const StepShape& shape, Module module,
           std::vector<StateArray> state, Backend& backend, const StepperOptions& options);
 
+  void add_layers(std::vector<Array>& out, const std::string& reg, const std::string& prefix,
+                  const ParamSpec& param) const;
+  std::vector<Array> group(const char* prefix) const;
+  void put_scalars(const StepBatch& batch, std::int64_t step);
   std::size_t index(std::string_view reg) const;
   std::span<std::byte> bytes(std::string_view reg) const;  // of one that is whole
   template <class T>

@@ -124,15 +124,20 @@ class Trainer::Run {
 
   void make_stepper() {
     t_.shape_ = step_shape(plan_);
-    t_.stepper_ =
-        std::make_unique<Stepper>(t_.objective_, t_.optimizer_, t_.shape_, o_.compute, *o_.backend,
-                                  StepperOptions{.arrangement = t_.arrangement_, .dump = o_.dump});
+    t_.stepper_ = std::make_unique<Stepper>(
+        t_.objective_, t_.optimizer_, t_.shape_, o_.compute, *o_.backend,
+        StepperOptions{.arrangement = t_.arrangement_, .dump = dump_into(o_.dump)});
     t_.stepper_->set_key(key_from_seed(o_.seed));
   }
 
   void start_anew() {
     make_stepper();
-    t_.stepper_->initialize();
+    if (o_.first_parameters) {
+      o_.first_parameters(*t_.stepper_);
+      t_.stepper_->start_from_parameters();
+    } else {
+      t_.stepper_->initialize();
+    }
     t_.progress_.run_id = o_.about.run.empty() ? new_run_id() : o_.about.run;
   }
 

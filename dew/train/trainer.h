@@ -49,6 +49,8 @@ struct TrainerOptions {
   // Config, tokenizer and what else checkpoints carry; model and run id are filled in if empty.
   CheckpointInfo about = {};
   std::string dump = {};  // directory for programs and plans
+  // Fills the parameters of a run that begins; empty: init_part does.
+  std::function<void(Stepper&)> first_parameters = {};
   TrainObserver* observer = nullptr;
 };
 

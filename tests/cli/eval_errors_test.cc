@@ -73,7 +73,7 @@ const BadEval kBadEvals[] = {
     {"ModelIsEmpty", {"empty", "--data", "tokens"}, 5, "empty"},
     {"ModelIsEmptyText", {"", "--data", "tokens"}, 5, ""},
     {"ModelNotUtf8", {"\xff", "--data", "tokens"}, 5, "\\xff"},
-    {"HuggingFace", {"hf", "--data", "tokens"}, 2, "is not built yet"},
+    {"HuggingFace", {"hf", "--data", "tokens"}, 5, "hf/config.json: model_type is missing"},
     {"DataMissing", {"run", "--data", "none"}, 4, "none"},
     {"DataIsAFile", {"run", "--data", "file"}, 4, "file"},
     {"DataIsEmpty", {"run", "--data", "empty"}, 4, "meta.json"},

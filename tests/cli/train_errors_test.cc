@@ -123,7 +123,7 @@ const BadOverride kBadOverrides[] = {
      3,
      "%"},
     {"Muon", {"optimizer.name=muon"}, 2, "is not built yet"},
-    {"InitFrom", {"run.init_from=runs/a"}, 2, "is not built yet"},
+    {"InitFromNothing", {"run.init_from=runs/a"}, 5, "'runs/a' does not exist"},
     {"Experts", {"model.experts=8"}, 2, "is not built yet"},
     {"Replicas", {"--check-replicas"}, 2, "--check-replicas is not built yet"},
     {"Profile", {"--profile"}, 2, "--profile is not built yet"},

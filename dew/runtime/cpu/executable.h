@@ -43,6 +43,9 @@ class CpuExecutable : public Executable {
   std::vector<Shard> shards(int reg) override;
   const Module& module() const override { return module_; }
   std::int64_t planned_bytes() const override { return static_cast<std::int64_t>(memory_.size()); }
+  std::int64_t arena_bytes(int program) const override {
+    return compiled_[static_cast<std::size_t>(program)].plan.arena_bytes;
+  }
   std::string describe() const override;
 
   const std::vector<Compiled>& compiled() const { return compiled_; }

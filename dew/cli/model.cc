@@ -1,0 +1,111 @@
+#include "dew/cli/model.h"
+
+#include <algorithm>
+#include <map>
+
+#include "dew/base/format.h"
+#include "dew/checkpoint/directory.h"
+#include "dew/hf/export.h"
+#include "dew/train/registers.h"
+
+namespace dew::cli {
+namespace {
+
+std::span<float> floats(std::span<std::byte> bytes) {
+  return {reinterpret_cast<float*>(bytes.data()), bytes.size() / sizeof(float)};
+}
+
+// A model that no run has made comes without data: rows as long as it takes, within reason.
+TrainConfig around(models::TransformerConfig model) {
+  constexpr std::int64_t kLongest = 1024, kRows = 8;
+  TrainConfig config;
+  config.model = std::move(model);
+  config.data.seq_len =
+      config.model.max_seq_len > 0 ? std::min(config.model.max_seq_len, kLongest) : kLongest;
+  config.data.stride = config.data.seq_len;
+  config.data.global_batch = kRows;
+  return config;
+}
+
+// What is wrong with a checkpoint's config is wrong with the checkpoint.
+TrainConfig config_of(const CheckpointReader& reader) {
+  const std::string where = reader.path().string();
+  if (reader.info().config.empty()) return around(parse_model(reader.info().model, where));
+  try {
+    return parse_config(reader.info().config, where);
+  } catch (const Error& error) {
+    fail(ErrorCode::checkpoint, error.what(), error.hint());
+  }
+}
+
+}  // namespace
+
+Model::Model(const Path& path) {
+  if (hf::is_model_directory(path)) {
+    hf_.emplace(path);
+    config_ = around(hf_->config());
+    return;
+  }
+  checkpoint_.emplace(resolve_checkpoint(path));
+  config_ = config_of(*checkpoint_);
+}
+
+void Model::require_model_of(const TrainConfig& config, const std::string& path) const {
+  models::TransformerConfig wanted = models::resolved(config.model), own = config_.model;
+  if (own.positions == "rope") own.max_seq_len = wanted.max_seq_len;
+  if (hf::same_function(own, wanted)) return;
+  TrainConfig as_own = config, as_wanted = config;
+  as_own.model = own;
+  as_wanted.model = wanted;
+  std::vector<std::string> keys, settings;
+  for (const ConfigChange& change : config_changes(as_own, as_wanted)) {
+    keys.push_back(format("{} is {}, here {}", change.key, change.before, change.now));
+    settings.push_back(format("'{}={}'", change.key, change.before));  // as a shell takes it
+  }
+  fail(ErrorCode::usage,
+       format("run.init_from '{}' is another model: {}", path, fmt::join(keys, "; ")),
+       format("{}", fmt::join(settings, " ")));
+}
+
+void Model::load(Stepper& stepper) const {
+  if (checkpoint_) return stepper.restore_parameters(*checkpoint_);
+  std::vector<float> whole;
+  for (const Stepper::Array& array : stepper.parameters()) {
+    whole.resize(static_cast<std::size_t>(element_count(array.shape)));
+    hf_->read(array.name, whole);
+    array.assign(std::as_bytes(std::span(whole)));
+  }
+}
+
+void Model::read_parameter(const std::string& name, std::span<float> out) const {
+  if (hf_) return hf_->read(name, out);
+  const TensorRecord* tensor = checkpoint_->find(registers::parameter(name));
+  if (tensor == nullptr || tensor->dtype != DType::f32 ||
+      element_count(tensor->shape) != std::ssize(out)) {
+    fail(ErrorCode::checkpoint, format("'{}' has no parameter '{}' of {} elements",
+                                       checkpoint_->path().string(), name, out.size()));
+  }
+  checkpoint_->read(*tensor, std::as_writable_bytes(out));
+}
+
+void Model::visit_own(const std::vector<Stepper::Array>& arrays,
+                      const std::function<void(const OwnTensor&)>& visit) const {
+  if (checkpoint_) {
+    for (const Stepper::Array& a : arrays) {
+      std::vector<std::byte> whole = a.whole();
+      visit({a.name, a.shape, floats(whole)});
+    }
+    return;
+  }
+  std::map<std::string, std::vector<std::byte>> wholes;
+  for (const Stepper::Array& a : arrays) wholes[a.name] = a.whole();
+  std::vector<float> whole;
+  for (const hf::TheirTensor& tensor : hf_->tensors()) {
+    whole.resize(static_cast<std::size_t>(element_count(tensor.shape)));
+    hf::make_theirs(
+        tensor, [&](const std::string& name) { return floats(wholes.at(name)); }, whole);
+    visit({tensor.name, tensor.shape, whole});
+  }
+}
+
+}  // namespace dew::cli

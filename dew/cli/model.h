@@ -1,0 +1,62 @@
+// MODEL on the command line: a run directory, a checkpoint directory inside it, or a Hugging Face
+// model directory.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "dew/base/file.h"
+#include "dew/checkpoint/reader.h"
+#include "dew/hf/model.h"
+#include "dew/train/config.h"
+#include "dew/train/stepper.h"
+
+namespace dew::cli {
+
+// How --help describes it.
+inline constexpr const char* kModelHelp =
+    "a run directory, a checkpoint directory inside it, or a Hugging Face model directory";
+
+class Model {
+ public:
+  // Opens it: config and headers. Throws ErrorCode::checkpoint, naming what was found instead.
+  explicit Model(const Path& path);
+
+  const models::TransformerConfig& config() const { return config_.model; }
+  // That of the run. Around a model that no run has made, defaults: rows of max_seq_len tokens, at
+  // most 1024, 8 at a time.
+  const TrainConfig& run_config() const { return config_; }
+
+  const CheckpointReader* checkpoint() const { return checkpoint_ ? &*checkpoint_ : nullptr; }
+  const hf::Model* hugging_face() const { return hf_ ? &*hf_ : nullptr; }
+
+  // Throws ErrorCode::usage, with the keys that differ, if a run of that config would not be of
+  // this model. Dropout, remat and, with rope, max_seq_len may differ.
+  void require_model_of(const TrainConfig& config, const std::string& path) const;
+
+  // Its parameters into a stepper of this model. The rest of the state stays as it is.
+  void load(Stepper& stepper) const;
+
+  // One of its parameters as f32, by its outside name "layers_3/mlp/up_proj/kernel".
+  void read_parameter(const std::string& name, std::span<float> out) const;
+
+  // Arrays of a stepper, one for each parameter, as the model's own format has them: under the
+  // names and in the shapes of a Hugging Face model if it is one.
+  struct OwnTensor {
+    std::string name;
+    Dims shape;
+    std::span<const float> elements;  // valid until the next one
+  };
+  void visit_own(const std::vector<Stepper::Array>& arrays,
+                 const std::function<void(const OwnTensor&)>& visit) const;
+
+ private:
+  std::optional<CheckpointReader> checkpoint_;
+  std::optional<hf::Model> hf_;
+  TrainConfig config_;
+};
+
+}  // namespace dew::cli

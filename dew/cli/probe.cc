@@ -1,0 +1,185 @@
+// One batch through a model: what another framework's numbers are compared with.
+#include <CLI/CLI.hpp>
+#include <array>
+#include <cmath>
+#include <cstdio>
+
+#include "dew/base/format.h"
+#include "dew/base/json.h"
+#include "dew/checkpoint/safetensors.h"
+#include "dew/cli/cli.h"
+#include "dew/cli/model.h"
+#include "dew/cli/probe_batch.h"
+#include "dew/dew.h"
+
+namespace dew::cli {
+namespace {
+
+struct ProbeArguments {
+  std::string model, batch, logits, grads, devices = "cpu";
+  std::int64_t steps = 0;
+  Arguments set;
+  bool json = false;
+  Verbosity verbosity;
+};
+
+constexpr const char* kExample =
+    R"(BATCH holds integers input_ids and labels [rows, length] (-100: no label; not shifted, position t
+predicts label t+1), perhaps positions and segment_ids. The loss is the mean cross entropy of the
+labels that count; no dropout, no z-loss, a constant rate, moments that start from zero.
+
+Example:
+  dew probe runs/mine --batch batch.safetensors --steps 5 --set optimizer.lr=1e-3 --grads g.safetensors
+prints {"loss_sum", "loss_weight", "loss", "grad_norm", "steps": [loss before each of the steps],
+"grad_norms": {parameter: norm}} and writes the gradients.)";
+
+bool parse_probe(const Arguments& arguments, ProbeArguments& a) {
+  CLI::App app("Loss, gradients and optimizer steps of a model on one fixed batch, as JSON.",
+               "dew probe");
+  app.footer(kExample);
+  app.add_option("MODEL", a.model, kModelHelp)->required();
+  app.add_option("--batch", a.batch, "safetensors file")->required()->type_name("BATCH");
+  add_integer(app, "--steps", a.steps, "optimizer steps, always on this batch");
+  app.add_option("--set", a.set, "a key of the sections optimizer and precision")
+      ->type_name("KEY=VALUE")
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  app.add_option("--logits", a.logits, "write f32 logits [rows, length, vocab] there")
+      ->type_name("FILE");
+  app.add_option("--grads", a.grads, "write the gradient of the loss there, a tensor a parameter")
+      ->type_name("FILE");
+  app.add_option("--devices", a.devices, "'cpu': one device with all cores")->type_name("D");
+  app.add_flag("--json", a.json, "what is printed is JSON with and without it");
+  add_unbuilt_option(app, "--mesh");
+  add_verbosity(app, a.verbosity);
+  return parse(app, arguments);
+}
+
+// Before anything is read or computed.
+void check_arguments(const ProbeArguments& a) {
+  if (a.devices != "cpu") refuse_unbuilt("dew probe --devices " + a.devices);
+  if (a.steps < 0) {
+    fail(ErrorCode::usage, format("--steps = {}, but it must be 0 or more", a.steps));
+  }
+  const std::array files = {std::pair{"--batch", a.batch}, std::pair{"--logits", a.logits},
+                            std::pair{"--grads", a.grads}};
+  for (std::size_t i = 1; i < files.size(); ++i) {
+    const auto& [option, file] = files[i];
+    if (file.empty()) continue;
+    const Path path = Path(file).lexically_normal();
+    for (std::size_t j = 0; j < i; ++j) {
+      if (Path(files[j].second).lexically_normal() != path) continue;
+      fail(ErrorCode::usage,
+           format("{} and {} are the same file '{}'", files[j].first, option, file));
+    }
+    const Path parent = path.has_parent_path() ? path.parent_path() : Path(".");
+    if (file_kind(path, ErrorCode::usage) == FileKind::directory ||
+        file_kind(parent, ErrorCode::usage) != FileKind::directory) {
+      fail(ErrorCode::usage, format("{} '{}' is no file in a directory that exists", option, file));
+    }
+  }
+}
+
+// The model's own, but that only the model's arithmetic shall count.
+TrainConfig probe_config(TrainConfig config, const ProbeArguments& a) {
+  constexpr std::array<std::string_view, 2> kSections = {"optimizer", "precision"};
+  config.precision.compute = "f32";
+  config.model.dropout = 0;
+  set_values(config, a.set, kSections);
+  return resolved(std::move(config));
+}
+
+double norm_of(std::span<const float> values) {
+  double squares = 0;
+  for (const float value : values) squares += static_cast<double>(value) * value;
+  return std::sqrt(squares);
+}
+
+void write_grads(const std::string& path, const Model& model,
+                 const std::vector<Stepper::Array>& gradients,
+                 const std::vector<StoredTensor>& headers) {
+  replace_file(path, ErrorCode::usage, [&](const Path& partial) {
+    SafetensorsWriter writer(partial, ErrorCode::usage, headers);
+    model.visit_own(
+        gradients, [&](const Model::OwnTensor& own) { writer.write(std::as_bytes(own.elements)); });
+    writer.finish();
+  });
+}
+
+OrderedJson number(double x) { return std::isfinite(x) ? OrderedJson(x) : OrderedJson(); }
+
+// Adds loss and gradient at the start.
+void probe_gradient(const ProbeArguments& a, const Model& model, Stepper& stepper,
+                    const StepBatch& batch, OrderedJson& report) {
+  const double loss = stepper.gradient(batch).loss;
+  const std::vector<Stepper::Array> gradients = stepper.gradients();
+  OrderedJson norms = OrderedJson::object();
+  std::vector<StoredTensor> headers;
+  double squares = 0;
+  model.visit_own(gradients, [&](const Model::OwnTensor& own) {
+    headers.push_back({.name = own.name, .type = StoredType::f32, .shape = own.shape});
+    const double norm = norm_of(own.elements);
+    squares += norm * norm;
+    norms[own.name] = number(norm);
+  });
+  report["loss_sum"] = number(loss * batch.weight_sum);
+  report["loss_weight"] = static_cast<std::int64_t>(batch.weight_sum);
+  report["loss"] = number(loss);
+  report["grad_norm"] = number(std::sqrt(squares));
+  report["steps"] = OrderedJson::array();
+  report["grad_norms"] = std::move(norms);
+  if (!a.grads.empty()) write_grads(a.grads, model, gradients, headers);
+}
+
+void probe_steps(const ProbeArguments& a, Stepper& stepper, const StepBatch& batch, double lr,
+                 OrderedJson& report) {
+  Console console(stderr, stderr_options(a.verbosity));
+  std::int64_t updates = 0;
+  for (std::int64_t step = 0; step < a.steps; ++step) {
+    if (stop_signal() != 0) throw Stopped{stop_signal()};
+    const StepResult r = stepper.step(batch, {.step = step, .update = updates + 1, .lr = lr});
+    updates += r.committed ? 1 : 0;
+    report["steps"].push_back(number(r.loss));
+    console.progress({.what = "step", .unit = "steps", .done = step + 1, .total = a.steps});
+  }
+  console.end_progress();
+}
+
+void write_logits(const ProbeArguments& a, Stepper& stepper, const StepBatch& batch,
+                  std::int64_t vocab_size) {
+  if (a.logits.empty()) return;
+  const std::vector<std::byte> logits = stepper.logits(batch);
+  const StoredTensor header = {
+      .name = "logits", .type = StoredType::f32, .shape = {batch.rows, batch.width, vocab_size}};
+  replace_file(a.logits, ErrorCode::usage, [&](const Path& partial) {
+    SafetensorsWriter writer(partial, ErrorCode::usage, {header});
+    writer.write(logits);
+    writer.finish();
+  });
+}
+
+}  // namespace
+
+int probe_command(const Arguments& arguments) {
+  ProbeArguments a;
+  if (parse_probe(arguments, a)) return 0;
+  check_arguments(a);
+  require_standard_output();
+  const Model model(a.model);
+  const TrainConfig config = probe_config(model.run_config(), a);
+  const StepBatch batch = read_probe_batch(a.batch, config.model);
+  watch_stop_signals();
+  const LMObjective objective(models::CausalTransformer(config.model), {.seq_len = batch.width});
+  const std::unique_ptr<Backend> backend = cpu_devices();
+  Stepper stepper(objective, config.optimizer, {1, batch.rows, batch.width},
+                  *parse_dtype(config.precision.compute), *backend, {.logits = !a.logits.empty()});
+  model.load(stepper);
+  OrderedJson report;
+  write_logits(a, stepper, batch, config.model.vocab_size);
+  probe_gradient(a, model, stepper, batch, report);
+  probe_steps(a, stepper, batch, config.optimizer.lr, report);
+  print(report.dump() + "\n");
+  return 0;
+}
+
+}  // namespace dew::cli
