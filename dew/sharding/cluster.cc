@@ -245,6 +245,7 @@ std::vector<ColumnRange> ClusterPlan::columns(std::int64_t process) const {
   for (const std::int64_t sigma : holding_->columns[process]) {
     for (const ColumnRange& range : plan_.columns(sigma)) all.push_back(range);
   }
+  // A map of columns may deal them to sequence shards in any order.
   std::ranges::sort(all, {}, &ColumnRange::begin);
   for (const ColumnRange& range : all) append(ranges, range);
   return ranges;
