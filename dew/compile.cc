@@ -6,6 +6,8 @@
 #include "dew/base/format.h"
 #include "dew/ir/rewrite.h"
 #include "dew/ir/tensor.h"
+#include "dew/partition/account.h"
+#include "dew/plan/plan.h"
 
 namespace dew {
 namespace {
@@ -45,6 +47,17 @@ Program optimize(const Program& program, const Dump& to) {
   }
   verify(p);
   return p;
+}
+
+DeviceMemory device_memory(const Module& module) {
+  DeviceMemory memory;
+  for (const Register& r : module.registers) memory.registers += r.type.bytes();
+  for (std::size_t p = 0; p < module.programs.size(); ++p) {
+    const Plan plan = make_plan(memory_stand_in(module.programs[p]),
+                                replaced_inputs(module, static_cast<int>(p)));
+    memory.arena = std::max(memory.arena, plan.arena_bytes);
+  }
+  return memory;
 }
 
 std::unique_ptr<Executable> compile(Module module, Backend& backend,

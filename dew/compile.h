@@ -27,6 +27,13 @@ struct CompileOptions {
 // One program through all passes, as a backend is given it.
 Program optimize(const Program& program, const Dump& dump = {});
 
+// What a run holds on one device of its mesh, as planned: gathered weights included, all copies of
+// what several devices hold counted on each. Call lists share one arena.
+struct DeviceMemory {
+  std::int64_t registers = 0, arena = 0;  // bytes
+};
+DeviceMemory device_memory(const Module& device_module);
+
 // Takes the programs of `module` through all passes and gives them to the backend.
 std::unique_ptr<Executable> compile(Module module, Backend& backend,
                                     const CompileOptions& options = {});

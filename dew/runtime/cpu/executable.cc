@@ -15,30 +15,6 @@ std::size_t aligned(std::int64_t bytes) {
   return (static_cast<std::size_t>(bytes) + kAlign - 1) / kAlign * kAlign;
 }
 
-// Which input each output of `program` replaces; the same in all calls.
-std::vector<int> replaced_inputs(const Module& module, int program) {
-  std::vector<int> out;
-  bool first = true;
-  for (const CallList& list : module.lists) {
-    for (const Call& call : list.calls) {
-      if (call.program != program) continue;
-      std::vector<int> replaces;
-      for (const int reg : call.outputs) {
-        const auto it = std::ranges::find(call.inputs, reg);
-        replaces.push_back(it == call.inputs.end() ? -1
-                                                   : static_cast<int>(it - call.inputs.begin()));
-        DEW_CHECK(replaces.back() < 0 || !call.sliced[static_cast<std::size_t>(replaces.back())],
-                  "an output replaces a sliced input");
-      }
-      DEW_CHECK(first || replaces == out, "calls of one program replace different inputs");
-      out = std::move(replaces);
-      first = false;
-    }
-  }
-  out.resize(module.programs[static_cast<std::size_t>(program)].outputs().size(), -1);
-  return out;
-}
-
 }  // namespace
 
 // What the walk of one worker carries along.
