@@ -63,7 +63,7 @@ DeviceMemory device_memory(const Module& module) {
 std::unique_ptr<Executable> compile(Module module, Backend& backend,
                                     const CompileOptions& options) {
   for (Program& p : module.programs) p = optimize(p, options.dump);
-  Placed placed{.mesh = options.placement.mesh};
+  Placed placed{.mesh = options.placement.mesh, .check_replicas = options.check_replicas};
   if (!placed.mesh.atoms.empty()) {
     Partitioned parts = partition(module, options.placement);
     dump(options.dump, "specs", parts.annotated);

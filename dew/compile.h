@@ -22,6 +22,7 @@ Dump dump_into(const std::string& directory);
 struct CompileOptions {
   Dump dump = {};
   Placement placement = {};  // the devices, and where they hold the registers; without atoms: one
+  bool check_replicas = false;  // see Placed
 };
 
 // One program through all passes, as a backend is given it.

@@ -21,6 +21,7 @@ struct TrainArguments {
   std::string config, dump;
   Arguments overrides;
   Verbosity verbosity;
+  bool check_replicas = false;
 };
 
 constexpr const char* kExample =
@@ -36,7 +37,8 @@ bool parse_train(const Arguments& arguments, TrainArguments& a) {
   app.add_option("KEY=VALUE", a.overrides, "section.key=value, on top of the config");
   app.add_option("--dump", a.dump, "directory for the programs after each pass, and the plans")
       ->type_name("DIR");
-  add_unbuilt_flag(app, "--check-replicas");
+  app.add_flag("--check-replicas", a.check_replicas,
+               "compute what several devices hold for each, and demand equal bits (slow)");
   add_unbuilt_flag(app, "--profile");
   add_verbosity(app, a.verbosity);
   return parse(app, arguments);
@@ -219,6 +221,7 @@ int train(const TrainConfig& config, const TrainArguments& a, const RunInputs& i
                    .mesh = config.mesh,
                    .layout = config.layout,
                    .accumulate_full = config.data.accumulate_full,
+                   .check_replicas = a.check_replicas,
                    .compute = *parse_dtype(config.precision.compute),
                    .accumulate = config.data.accumulate,
                    .micro_batch = config.data.micro_batch,

@@ -43,8 +43,8 @@ struct Module {
   int list_index(std::string_view name) const;
 };
 
-// For each output of a program the number of the input that it replaces in place, or -1; the same in
-// all its calls.
+// For each output of a program the number of the input that it replaces in place, or -1; the same
+// in all its calls.
 std::vector<int> replaced_inputs(const Module& module, int program);
 
 // Appends a call of `program` whose inputs and outputs are bound to the registers of the same

@@ -63,8 +63,9 @@ void allocate(Draft& draft) {
   }
 }
 
-Plan make_plan(const Program& program, std::span<const int> replaces, const Dims& atom_sizes) {
-  Draft draft = lower(program, atom_sizes);
+Plan make_plan(const Program& program, std::span<const int> replaces, const Dims& atom_sizes,
+               Replicas replicas) {
+  Draft draft = lower(program, atom_sizes, replicas);
   share_buffers(draft, replaces);
   allocate(draft);
   return std::move(draft.plan);

@@ -23,8 +23,10 @@ struct Frame {
 
 class Lowering {
  public:
-  Lowering(const Program& program, const Dims& atom_sizes)
-      : atom_sizes_(atom_sizes), top_{program, -1, std::vector<Seen>(program.values().size())} {
+  Lowering(const Program& program, const Dims& atom_sizes, Replicas replicas)
+      : atom_sizes_(atom_sizes),
+        replicas_(replicas),
+        top_{program, -1, std::vector<Seen>(program.values().size())} {
     draft_.plan.name = program.name();
   }
 
@@ -67,7 +69,36 @@ class Lowering {
   Seen new_value(const ValueInfo& info, int loop) {
     return new_memory(info.type, info.shards, info.stacked, loop);
   }
-  Seen new_result(Frame& f, int id) { return f.seen[at(id)] = new_value(info_of(f, id), f.loop); }
+  // The atoms of a step's result: those over which it differs, behind those that are stored all the
+  // same.
+  Dims result_atoms(const ValueInfo& info) const {
+    if (replicas_ == Replicas::once) return info.shards;
+    Dims atoms;
+    for (std::int64_t a = 0; a < std::ssize(atom_sizes_); ++a) {
+      if (!contains(info.shards, a)) atoms.push_back(a);
+    }
+    atoms.insert(atoms.end(), info.shards.begin(), info.shards.end());
+    return atoms;
+  }
+
+  // Compares what is stored for the devices that should hold the same as the first of them.
+  void check_replicas(const ValueInfo& info, const Seen& made, const std::string& name) {
+    if (replicas_ == Replicas::once) return;
+    Dims order, distinct;
+    for (const std::int64_t a : made.atoms)
+      (contains(info.shards, a) ? distinct : order).push_back(a);
+    if (order.empty()) return;
+    Step step;
+    step.op = &replicas_differ_op;
+    step.attrs = Axes{{std::ssize(order)}};
+    order.insert(order.end(), distinct.begin(), distinct.end());
+    step.inputs = {expanded(made, order, false, atom_sizes_)};
+    const Type count{DType::i32, {}};
+    step.outputs = {{new_buffer(count, -1), count, {}, 0, 0, {}}};
+    draft_.plan.buffers.back().kind = BufferKind::count;
+    step.name = "replicas of " + name;
+    draft_.plan.steps.push_back(std::move(step));
+  }
 
   void copy(const Seen& from, const Seen& to, std::string name) {
     const bool stacked = lies_stacked(to);
@@ -251,10 +282,13 @@ class Lowering {
       const bool repeats = std::ranges::find(x.view.strides, 0) != x.view.strides.end();
       in.push_back(repeats ? dense(f, x) : x);
     }
-    const Seen out = new_result(f, node.first_result);
+    const ValueInfo& info = info_of(f, node.first_result);
+    const Seen out = new_memory(info.type, result_atoms(info), info.stacked, f.loop);
+    f.seen[at(node.first_result)] = out;
     Step step = step_of(node);
     place_dot(step, in[0], in[1], out, atom_sizes_);
     draft_.plan.steps.push_back(std::move(step));
+    check_replicas(info, out, draft_.plan.steps.back().name);
   }
 
   // A sum over devices is a sum over the dimensions of a group's atoms.
@@ -293,7 +327,7 @@ class Lowering {
     for (const int id : node.operands) in.push_back(seen(f, id));
     for (int i = 0; i < node.result_count; ++i) {
       out.push_back(type_of(f, node.first_result + i));
-      out_atoms.push_back(info_of(f, node.first_result + i).shards);
+      out_atoms.push_back(result_atoms(info_of(f, node.first_result + i)));
     }
     GroupAttrs vocabulary;
     if (auto* head = std::get_if<HeadAttrs>(&step.attrs); head && !head->atoms.empty())
@@ -318,6 +352,10 @@ class Lowering {
           vocabulary.members > 1 && i == 5 ? own_part_view(made, vocabulary, atom_sizes_) : made;
     }
     draft_.plan.steps.push_back(std::move(step));
+    for (int i = 0; i < node.result_count; ++i) {
+      const int id = node.first_result + i;
+      check_replicas(info_of(f, id), f.seen[at(id)], format("%{} {}", id, node.op->name));
+    }
   }
 
   static bool has_factor_first(const FactorRule::DimFactors& dims, int factor) {
@@ -396,7 +434,13 @@ class Lowering {
 
   void lower_group(Frame& f, const Unit& unit) {
     Step step = GroupBuilder(*this, f, unit).build();
-    if (!step.outputs.empty()) draft_.plan.steps.push_back(std::move(step));  // else: dead code
+    if (step.outputs.empty()) return;  // dead code
+    const std::string name = step.name;
+    draft_.plan.steps.push_back(std::move(step));
+    for (const int n : unit.nodes) {
+      const int id = f.program.nodes()[at(n)].first_result;
+      if (f.seen[at(id)].view.buffer >= 0) check_replicas(info_of(f, id), f.seen[at(id)], name);
+    }
   }
 
   // A group's registers are its inputs in order of first use, then its ops.
@@ -424,9 +468,9 @@ class Lowering {
    private:
     // The iteration space is a result's memory.
     void place(const ValueInfo& info) {
-      const Layout layout = layout_of(info.type, info.shards, info.stacked, lowering_.atom_sizes_);
-      atoms_ = info.shards;
+      atoms_ = lowering_.result_atoms(info);
       stacked_ = info.stacked;
+      const Layout layout = layout_of(info.type, atoms_, stacked_, lowering_.atom_sizes_);
       step_.group.shape = layout.memory.shape;
     }
 
@@ -586,14 +630,15 @@ class Lowering {
   }
 
   const Dims atom_sizes_;
+  const Replicas replicas_;
   Draft draft_;
   Frame top_;
 };
 
 }  // namespace
 
-Draft lower(const Program& program, const Dims& atom_sizes) {
-  return Lowering(program, atom_sizes).run();
+Draft lower(const Program& program, const Dims& atom_sizes, Replicas replicas) {
+  return Lowering(program, atom_sizes, replicas).run();
 }
 
 }  // namespace dew

@@ -57,6 +57,7 @@ enum class BufferKind {
   input,     // the program's input number `index`
   output,    // the program's output number `index`
   constant,  // the result of the node `op` {`attrs`} without operands, made once
+  count,     // i32[]: what replica checks have found, added up over runs; zero at first
 };
 
 struct Buffer {
@@ -85,11 +86,23 @@ struct Plan {
   std::int64_t arena_bytes = 0;
 };
 
+// What is planned of devices that hold the same.
+enum class Replicas {
+  once,     // stored and computed once
+  checked,  // results of steps are stored and computed for every device, and compared
+};
+
+// A step with this op counts elements of its input that differ, in any bit, from those of the first
+// position along the leading dimensions `dims` (Axes: how many), and adds the number to its output.
+// No program has it.
+extern const OpDef replicas_differ_op;
+
 // `replaces[i]` is the input that output i overwrites in place, or -1. `atom_sizes`: of the mesh
 // that the program's values are distributed over (ValueInfo::shards); the plan holds and computes
 // all devices' parts, those that are equal once. Throws an internal Error for a program it cannot
 // plan (a scan in a scan).
-Plan make_plan(const Program& program, std::span<const int> replaces, const Dims& atom_sizes = {});
+Plan make_plan(const Program& program, std::span<const int> replaces, const Dims& atom_sizes = {},
+               Replicas replicas = Replicas::once);
 
 // The array that holds a value, all devices' parts of it: [atoms.., local..], of a stack
 // [layers, atoms.., local..].

@@ -20,6 +20,9 @@ std::string place(const Plan& plan, const View& v) {
     case BufferKind::constant:
       text = format("const{}", v.buffer);
       break;
+    case BufferKind::count:
+      text = "count";
+      break;
   }
   if (v.offset != 0) text += format("+{}", v.offset);
   if (v.loop_stride != 0) text += format("+i*{}", v.loop_stride);

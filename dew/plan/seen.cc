@@ -5,6 +5,10 @@
 #include "dew/base/error.h"
 
 namespace dew {
+
+// Not made by op_row(): no program has it, so it needs no more than a name.
+constinit const OpDef replicas_differ_op = {.name = "replicas_differ"};
+
 namespace {
 
 std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
@@ -179,8 +183,16 @@ bool goes_element_by_element(const FactorRule& rule, const std::vector<Seen>& op
   return !dims.empty();
 }
 
-// May parts of an array that differ in this factor be told apart by more of it?
+// May parts of arrays be told apart by more of this factor? It must stand first wherever it is.
 bool may_grow(const FactorRule& rule, int factor) {
+  for (const auto* side : {&rule.operands, &rule.results}) {
+    for (const FactorRule::DimFactors& dims : *side) {
+      for (std::size_t d = 0; d < dims.size(); ++d) {
+        const bool here = std::ranges::find(dims[d], factor) != dims[d].end();
+        if (here && (d > 0 || dims[d].size() > 1)) return false;
+      }
+    }
+  }
   const auto counts = [&](const std::pair<int, int>& p) { return p.first == factor; };
   return std::ranges::find(rule.norep, factor) == rule.norep.end() &&
          std::ranges::none_of(rule.index, counts) && std::ranges::none_of(rule.inner, counts);

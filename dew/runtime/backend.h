@@ -26,6 +26,9 @@ struct Placed {
   Mesh mesh = {};
   std::vector<Spec> registers = {};  // of each register
   std::vector<bool> stacked = {};    // its first dimension is a stack's, or the micro steps'
+  // Results that several devices hold are computed for each of them, and must have the same bits: a
+  // run throws an internal Error otherwise. Only where devices are simulated.
+  bool check_replicas = false;
 };
 
 // A module made ready to run. Registers hold zeros until something is written.

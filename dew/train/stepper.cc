@@ -111,7 +111,9 @@ Stepper::Stepper(const LMObjective& objective, const StepShape& shape, Module mo
       arrangement_(options.arrangement) {
   Placement placement = place_module(module, objective_.params(), arrangement_);
   executable_ = compile(std::move(module), backend,
-                        {.dump = options.dump, .placement = std::move(placement)});
+                        {.dump = options.dump,
+                         .placement = std::move(placement),
+                         .check_replicas = options.check_replicas});
   for (std::size_t r = 0; r < executable_->module().registers.size(); ++r)
     registers_.push_back(executable_->shards(static_cast<int>(r)));
   for (const char* name :

@@ -46,7 +46,8 @@ struct EvalResult {
 struct StepperOptions {
   Arrangement arrangement = {};  // one device
   Dump dump = {};
-  bool logits = false;  // logits() will be asked for
+  bool check_replicas = false;  // see Placed
+  bool logits = false;          // logits() will be asked for
 };
 
 class Stepper {

@@ -41,6 +41,7 @@ struct TrainerOptions {
   MeshSpec mesh = {};
   Layout layout = {};
   bool accumulate_full = false;  // see Placement
+  bool check_replicas = false;   // see Placed: slow, for finding faults
   DType compute = DType::f32;
   std::optional<std::int64_t> accumulate = {}, micro_batch = {};  // at most one
   Path checkpoints = {};  // directory for checkpoints; empty: none are read or written

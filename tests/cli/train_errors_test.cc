@@ -125,7 +125,6 @@ const BadOverride kBadOverrides[] = {
     {"Muon", {"optimizer.name=muon"}, 2, "is not built yet"},
     {"InitFromNothing", {"run.init_from=runs/a"}, 5, "'runs/a' does not exist"},
     {"Experts", {"model.experts=8"}, 2, "is not built yet"},
-    {"Replicas", {"--check-replicas"}, 2, "--check-replicas is not built yet"},
     {"Profile", {"--profile"}, 2, "--profile is not built yet"},
     // paths
     {"RunDirEmpty", {"run.dir="}, 2, "run.dir"},

@@ -4,6 +4,7 @@
 #include "dew/checkpoint/box.h"
 #include "dew/compile.h"
 #include "dew/ir/tensor.h"
+#include "dew/ops/ops.h"
 #include "dew/runtime/cpu/cpu.h"
 #include "tests/sharding/step_cases.h"
 
@@ -14,8 +15,10 @@ using namespace sharding_test;
 
 class Machine {
  public:
-  Machine(const Module& module, const Placement& placement, Backend& backend)
-      : whole_(module), executable_(compile(module, backend, {.placement = placement})) {}
+  Machine(const Module& module, const Placement& placement, Backend& backend, bool check_replicas)
+      : whole_(module),
+        executable_(
+            compile(module, backend, {.placement = placement, .check_replicas = check_replicas})) {}
 
   void set(const std::string& name, const Array& array) {
     const int r = whole_.register_index(name);
@@ -70,7 +73,8 @@ class ExecutedStep {
   void expect_same(const Mesh& mesh, double tolerance, std::mt19937* random = nullptr) {
     SCOPED_TRACE(to_string(mesh));
     const Placement placement = training_placement(module_, objective_, optimizer_, mesh, random);
-    const Arrays first = run(placement, 1), second = run(placement, 3);
+    const Arrays first = run(placement, 1, false), second = run(placement, 3, false);
+    run(placement, 2, true);
     for (const auto& [name, array] : after_) {
       const Array& found = first.at(name);
       if (found.data.empty()) continue;
@@ -82,9 +86,9 @@ class ExecutedStep {
   }
 
  private:
-  Arrays run(const Placement& placement, int workers) {
+  Arrays run(const Placement& placement, int workers, bool check_replicas) {
     const std::unique_ptr<Backend> backend = cpu_backend(workers);
-    Machine machine(module_, placement, *backend);
+    Machine machine(module_, placement, *backend, check_replicas);
     for (const auto& [name, array] : before_) machine.set(name, array);
     machine.run("train");
     machine.run("eval");
@@ -98,6 +102,39 @@ class ExecutedStep {
   Module module_;
   Arrays before_, after_;
 };
+
+// y is said to be the same on both devices, but each adds its number to x.
+Module false_claim() {
+  Module module;
+  Program p("claim");
+  const Value x = p.input("x", {DType::f32, {2}});
+  const Value number = device_index(p, {.atoms = {0}, .members = 2, .dims = {}, .to = {}});
+  const Value as_float = convert(number, DType::f32);
+  p.set_shards(number, {0}, false);
+  p.set_shards(as_float, {0}, false);
+  p.output("y", add(x, as_float));
+  module.add_register("x", {DType::f32, {2}});
+  module.add_register("y", {DType::f32, {2}});
+  module.programs.push_back(std::move(p));
+  CallList list{.name = "run", .calls = {}};
+  add_call(module, list, 0);
+  module.lists.push_back(std::move(list));
+  return module;
+}
+
+TEST(Run, ReplicasThatDifferAreFound) {
+  const std::unique_ptr<Backend> backend = cpu_backend(1);
+  const std::unique_ptr<Executable> executable =
+      backend->load(false_claim(), {.mesh = build_mesh({.tensor = 2}, 2), .check_replicas = true});
+  try {
+    executable->run(0);
+    FAIL() << "not noticed";
+  } catch (const Error& e) {
+    EXPECT_EQ(e.code(), ErrorCode::internal);
+    EXPECT_NE(std::string(e.what()).find("2 elements differ between devices"), std::string::npos)
+        << e.what();
+  }
+}
 
 TEST(Run, LlamaLikeSteps) {
   ExecutedStep step({llama_like()});

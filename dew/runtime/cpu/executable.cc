@@ -1,6 +1,7 @@
 #include "dew/runtime/cpu/executable.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "dew/base/error.h"
 #include "dew/base/format.h"
@@ -48,8 +49,8 @@ CpuExecutable::CpuExecutable(Module module, Placed placed, std::shared_ptr<Pool>
 void CpuExecutable::compile_programs() {
   for (std::size_t p = 0; p < module_.programs.size(); ++p) {
     Compiled c;
-    c.plan =
-        make_plan(module_.programs[p], replaced_inputs(module_, static_cast<int>(p)), atom_sizes_);
+    c.plan = make_plan(module_.programs[p], replaced_inputs(module_, static_cast<int>(p)),
+                       atom_sizes_, placed_.check_replicas ? Replicas::checked : Replicas::once);
     for (const Step& step : c.plan.steps) {
       c.kernels.push_back(make_kernel(step));
       max_operands_ = std::max(max_operands_, step.inputs.size() + step.outputs.size());
@@ -67,7 +68,9 @@ void CpuExecutable::lay_out_memory() {
   for (const Compiled& c : compiled_) {
     arena = std::max(arena, aligned(c.plan.arena_bytes));
     for (const Buffer& b : c.plan.buffers)
-      constants += b.kind == BufferKind::constant ? aligned(b.type.bytes()) : 0;
+      constants += b.kind == BufferKind::constant || b.kind == BufferKind::count
+                       ? aligned(b.type.bytes())
+                       : 0;
     for (const auto& k : c.kernels) {
       shared = std::max(shared, (k->shared_scratch() + kAlign - 1) / kAlign * kAlign);
       worker_bytes_ = std::max(worker_bytes_, (k->worker_scratch() + kAlign - 1) / kAlign * kAlign);
@@ -84,9 +87,10 @@ void CpuExecutable::make_constants(Compiled& c) {
   c.constants.assign(c.plan.buffers.size(), nullptr);
   for (std::size_t b = 0; b < c.plan.buffers.size(); ++b) {
     const Buffer& buffer = c.plan.buffers[b];
-    if (buffer.kind != BufferKind::constant) continue;
+    if (buffer.kind != BufferKind::constant && buffer.kind != BufferKind::count) continue;
     c.constants[b] = memory_.data() + constants_offset_;
     constants_offset_ += aligned(buffer.type.bytes());
+    if (buffer.kind == BufferKind::count) continue;  // memory begins as zeros
     const std::vector<Array> value = buffer.op->reference(buffer.attrs, {}, {&buffer.type, 1});
     store(value.front(), buffer.type.dtype, c.constants[b]);
   }
@@ -109,6 +113,7 @@ std::byte* CpuExecutable::address(const Compiled& c, const Call& call, const Vie
     case BufferKind::output:
       return at(call.outputs[index], false);
     case BufferKind::constant:
+    case BufferKind::count:
       return c.constants[b] + inside;
   }
   return nullptr;
@@ -138,7 +143,24 @@ BoundCall CpuExecutable::bind(const Call& call) const {
   return bound;
 }
 
-void CpuExecutable::run(int list) { pool_->run(bodies_[static_cast<std::size_t>(list)]); }
+void CpuExecutable::run(int list) {
+  pool_->run(bodies_[static_cast<std::size_t>(list)]);
+  if (placed_.check_replicas) expect_equal_replicas();
+}
+
+void CpuExecutable::expect_equal_replicas() const {
+  for (const Compiled& c : compiled_) {
+    for (const Step& step : c.plan.steps) {
+      if (step.op != &replicas_differ_op) continue;
+      std::int32_t differing = 0;
+      std::memcpy(&differing, c.constants[static_cast<std::size_t>(step.outputs[0].buffer)],
+                  sizeof(differing));
+      if (differing != 0)
+        fail(ErrorCode::internal, format("{}, {}: {} elements differ between devices", c.plan.name,
+                                         step.name, differing));
+    }
+  }
+}
 
 void CpuExecutable::walk(int list, int number) const {
   Worker worker;

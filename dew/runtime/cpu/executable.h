@@ -16,7 +16,7 @@ namespace dew::cpu {
 struct Compiled {
   Plan plan;
   std::vector<std::unique_ptr<Kernel>> kernels;
-  std::vector<std::byte*> constants;  // by buffer; null for other buffers
+  std::vector<std::byte*> constants;  // by buffer, counts too; null for other buffers
 };
 
 // A step with the addresses of its operands in iteration 0, and the bytes that an iteration adds.
@@ -56,6 +56,7 @@ class CpuExecutable : public Executable {
   void compile_programs();
   void lay_out_memory();
   void make_constants(Compiled& compiled);
+  void expect_equal_replicas() const;
   std::byte* address(const Compiled& compiled, const Call& call, const View& view) const;
   BoundCall bind(const Call& call) const;
   void walk(int list, int worker) const;

@@ -35,6 +35,7 @@ constexpr std::array kTable = {
     KernelRow{&lion_op, "highway", make_lion},
     KernelRow{&sgd_op, "highway", make_sgd},
     KernelRow{&ema_op, "highway", make_ema},
+    KernelRow{&replicas_differ_op, "plain", make_replicas_differ},
 };
 
 }  // namespace

@@ -51,4 +51,6 @@ std::unique_ptr<Kernel> make_lion(const Step& step, std::string& why_not);
 std::unique_ptr<Kernel> make_sgd(const Step& step, std::string& why_not);
 std::unique_ptr<Kernel> make_ema(const Step& step, std::string& why_not);
 
+std::unique_ptr<Kernel> make_replicas_differ(const Step& step, std::string& why_not);
+
 }  // namespace dew::cpu
