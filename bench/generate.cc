@@ -1,0 +1,151 @@
+// Tokens a second of generation, beside the bandwidth with which this machine reads memory: a token
+// must read every weight once.
+#include <benchmark/benchmark.h>
+
+#include <cstdlib>
+#include <numeric>
+#include <thread>
+
+#include "dew/dew.h"
+#include "dew/generate/cached_transformer.h"
+
+namespace dew {
+namespace {
+
+models::TransformerConfig gpt2_124m() {
+  return {.vocab_size = 50304,
+          .emb_features = 768,
+          .num_layers = 12,
+          .num_heads = 12,
+          .max_seq_len = 1024,
+          .mlp = "gelu",
+          .positions = "learned",
+          .norm = "layer",
+          .qk_norm = false,
+          .attention_bias = true,
+          .mlp_bias = true};
+}
+
+models::TransformerConfig demo() {
+  return {.vocab_size = 256, .emb_features = 192, .num_layers = 4, .num_heads = 6};
+}
+
+models::TransformerConfig notebook() {
+  return {.vocab_size = 256, .emb_features = 64, .num_layers = 2, .num_heads = 4};
+}
+
+// Weights that a token reads: all but the rows of tables that are looked up.
+std::int64_t bytes_read(const models::CausalTransformer& model, DType compute) {
+  std::int64_t bytes = 0;
+  for (const ParamSpec& param : model.params()) {
+    if (param.name != "embed_positions/embedding")
+      bytes += param.type.elements() * byte_size(parameter_dtype(param, compute));
+  }
+  return bytes;
+}
+
+void load_first_values(CachedTransformer& cached) {
+  cached.load([](const ParamSpec& param, std::int64_t slot, std::span<float> out) {
+    init_part(param, key_from_seed(1), slot, 0, out);
+  });
+}
+
+// range(0): tokens read before; range(1): bf16.
+template <models::TransformerConfig (*Config)()>
+void decode(benchmark::State& state) {
+  const std::unique_ptr<Backend> backend = cpu_devices();
+  const models::CausalTransformer model(Config());
+  const std::int64_t before = state.range(0);
+  const DType compute = state.range(1) != 0 ? DType::bf16 : DType::f32;
+  constexpr std::int64_t kSteps = 32;
+  CachedTransformer cached(model, {.rows = 1, .capacity = before + kSteps, .chunk = before},
+                           compute, *backend);
+  load_first_values(cached);
+  const std::vector<std::int32_t> ids(static_cast<std::size_t>(before), 1);
+  const Ids prompt(ids), next(ids.data(), 1);
+  cached.read({&prompt, 1});
+  for (auto _ : state) {
+    if (cached.room(0) == 0) {
+      state.PauseTiming();
+      cached.reset();
+      cached.read({&prompt, 1});
+      state.ResumeTiming();
+    }
+    cached.read({&next, 1});
+    benchmark::DoNotOptimize(cached.logits(0).data());
+  }
+  state.SetBytesProcessed(state.iterations() * bytes_read(model, compute));
+  state.SetItemsProcessed(state.iterations());
+}
+BENCHMARK(decode<gpt2_124m>)
+    ->Args({16, 0})
+    ->Args({960, 0})
+    ->Args({16, 1})
+    ->Args({960, 1})
+    ->UseRealTime()
+    ->Unit(benchmark::kMillisecond);
+BENCHMARK(decode<demo>)
+    ->Args({16, 0})
+    ->Args({480, 0})
+    ->Args({16, 1})
+    ->UseRealTime()
+    ->Unit(benchmark::kMicrosecond);
+BENCHMARK(decode<notebook>)->Args({16, 0})->UseRealTime()->Unit(benchmark::kMicrosecond);
+
+template <models::TransformerConfig (*Config)()>
+void prefill(benchmark::State& state) {
+  const std::unique_ptr<Backend> backend = cpu_devices();
+  const models::CausalTransformer model(Config());
+  const std::int64_t tokens = state.range(0);
+  const DType compute = state.range(1) != 0 ? DType::bf16 : DType::f32;
+  CachedTransformer cached(model, {.rows = 1, .capacity = tokens, .chunk = tokens}, compute,
+                           *backend);
+  load_first_values(cached);
+  const std::vector<std::int32_t> ids(static_cast<std::size_t>(tokens), 1);
+  const Ids prompt(ids);
+  for (auto _ : state) {
+    cached.reset();
+    cached.read({&prompt, 1});
+  }
+  state.SetItemsProcessed(state.iterations() * tokens);
+}
+BENCHMARK(prefill<gpt2_124m>)
+    ->Args({16, 0})
+    ->Args({512, 0})
+    ->Args({512, 1})
+    ->UseRealTime()
+    ->Unit(benchmark::kMillisecond);
+BENCHMARK(prefill<demo>)
+    ->Args({128, 0})
+    ->Args({128, 1})
+    ->UseRealTime()
+    ->Unit(benchmark::kMillisecond);
+
+// All cores together read arrays of this size.
+void read_memory(benchmark::State& state) {
+  const auto size = static_cast<std::size_t>(state.range(0)) << 20;
+  const std::vector<std::uint64_t> data(size / 8, 1);
+  const unsigned workers = std::max(1u, std::thread::hardware_concurrency());
+  for (auto _ : state) {
+    std::vector<std::uint64_t> sums(workers);
+    std::vector<std::jthread> threads;
+    const std::size_t part = data.size() / workers;
+    for (unsigned w = 0; w < workers; ++w) {
+      threads.emplace_back([&, w] {
+        const std::uint64_t* p = data.data() + w * part;
+        std::uint64_t s[8] = {};
+        for (std::size_t i = 0; i + 8 <= part; i += 8) {
+          for (std::size_t j = 0; j < 8; ++j) s[j] |= p[i + j];
+        }
+        sums[w] = std::accumulate(s, s + 8, std::uint64_t{0});
+      });
+    }
+    threads.clear();
+    benchmark::DoNotOptimize(sums.data());
+  }
+  state.SetBytesProcessed(state.iterations() * static_cast<std::int64_t>(size));
+}
+BENCHMARK(read_memory)->Arg(500)->Arg(2000)->UseRealTime()->Unit(benchmark::kMillisecond);
+
+}  // namespace
+}  // namespace dew
