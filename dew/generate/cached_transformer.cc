@@ -23,8 +23,7 @@ void store_rounded(std::span<const float> from, std::byte* to) {
 }  // namespace
 
 CachedTransformer::CachedTransformer(const models::CausalTransformer& model,
-                                     const CacheShape& shape, DType compute, Backend& backend,
-                                     const std::string& dump)
+                                     const CacheShape& shape, DType compute, Backend& backend)
     : model_(model), shape_(shape), compute_(compute) {
   DEW_CHECK(shape.rows > 0 && shape.capacity > 0 && shape.chunk > 0, "an empty cache");
   const std::int64_t most = model.config().max_seq_len;
@@ -32,7 +31,7 @@ CachedTransformer::CachedTransformer(const models::CausalTransformer& model,
     fail(ErrorCode::usage,
          format("a cache of {} tokens is above model.max_seq_len = {}", shape.capacity, most));
   }
-  executable_ = compile(generation_module(model, shape, compute), backend, {.dump = dump});
+  executable_ = compile(generation_module(model, shape, compute), backend);
   decode_ = find_call(names::kDecode, 1);
   prefill_ = shape.chunk > 1 ? find_call(names::kPrefill, shape.chunk) : decode_;
   last_logits_ = values<float>(names::kLogits);

@@ -21,7 +21,7 @@ class CachedTransformer {
   // Parameters are zeros until loaded. `backend` must outlive this. REQUIRES: rows, capacity and
   // chunk are 1 or more. Throws ErrorCode::usage if the model has no positions for so many tokens.
   CachedTransformer(const models::CausalTransformer& model, const CacheShape& shape, DType compute,
-                    Backend& backend, const std::string& dump = {});
+                    Backend& backend);
 
   // A source of parameters: the f32 values of one layer of one (`slot`; 0 for a parameter of no
   // stack).

@@ -17,17 +17,17 @@ CacheTypes cache_types(const models::TransformerConfig& c, const CacheShape& s, 
           {DType::i32, {s.rows, s.capacity}}};
 }
 
-// states [b, t, e], last i32[b] -> [b, e]. Selected and not multiplied: what pads hold is nobody's
-// business.
+// states [b, t, e], last i32[b] -> [b, 1, e]. Selected and not multiplied: what pads hold is
+// nobody's business.
 Value pick_columns(Value states, Value last) {
   Program& program = *states.program;
   const std::int64_t rows = states.dim(0), tokens = states.dim(1);
-  if (tokens == 1) return reshape(states, {rows, states.dim(2)});
+  if (tokens == 1) return states;
   const Value numbers = iota(program, {DType::i32, {rows, tokens}}, 1);
   const Value wanted = equal(numbers, broadcast(last, {rows, tokens}, {0}));
   const Value chosen =
       select(broadcast(wanted, states.shape(), {0, 1}), states, zeros_like(states));
-  return reduce_sum(chosen, {1});
+  return reshape(reduce_sum(chosen, {1}), {rows, 1, states.dim(2)});
 }
 
 void add_registers(Module& module, const std::string& program, std::int64_t rows,
@@ -64,9 +64,10 @@ Program generation_program(const models::CausalTransformer& model, const CacheSh
               .positions = program.input(names::kCachedPositions, types.marks),
               .segments = program.input(names::kCachedSegments, types.marks)};
   in.compute = compute;
-  const models::TransformerOutputs out = model.forward(in);
-  program.output(names::kLogits,
-                 logits(pick_columns(out.states, last), out.table, model.config().logit_softcap));
+  models::TransformerOutputs out = model.forward(in);
+  out.states = pick_columns(out.states, last);
+  const Value scores = logits(out.states, out.table, model.config().logit_softcap);
+  program.output(names::kLogits, reshape(scores, {shape.rows, model.config().vocab_size}));
   program.output(names::kCachedKeys, out.cache.keys);
   program.output(names::kCachedValues, out.cache.values);
   program.output(names::kCachedPositions, out.cache.positions);
