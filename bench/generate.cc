@@ -1,13 +1,17 @@
 // Tokens a second of generation, beside the bandwidth with which this machine reads memory: a token
 // must read every weight once.
 #include <benchmark/benchmark.h>
+#include <sched.h>
+#include <sys/mman.h>
 
 #include <cstdlib>
+#include <cstring>
 #include <numeric>
 #include <thread>
 
 #include "dew/dew.h"
 #include "dew/generate/cached_transformer.h"
+#include "dew/generate/sampler.h"
 
 namespace dew {
 namespace {
@@ -121,31 +125,45 @@ BENCHMARK(prefill<demo>)
     ->UseRealTime()
     ->Unit(benchmark::kMillisecond);
 
-// All cores together read arrays of this size.
+// range(0): top_k; range(1): top_p in percent.
+void sample(benchmark::State& state) {
+  Sampler sampler({.top_k = state.range(0), .top_p = static_cast<double>(state.range(1)) / 100});
+  std::vector<float> scores(50304);
+  fill_normal(key_from_seed(1), 0, 2, scores);
+  for (auto _ : state) benchmark::DoNotOptimize(sampler.next(scores));
+}
+BENCHMARK(sample)->Args({0, 100})->Args({40, 100})->Args({0, 90})->Unit(benchmark::kMicrosecond);
+
+std::uint64_t read_all(const std::uint64_t* p, std::size_t n) {
+  std::uint64_t s[8] = {};
+  for (std::size_t i = 0; i + 8 <= n; i += 8) {
+    for (std::size_t j = 0; j < 8; ++j) s[j] |= p[i + j];
+  }
+  return std::accumulate(s, s + 8, std::uint64_t{0});
+}
+
+// All cores that this process may use together read an array of so many MiB, on large pages as a
+// model's weights are.
 void read_memory(benchmark::State& state) {
   const auto size = static_cast<std::size_t>(state.range(0)) << 20;
-  const std::vector<std::uint64_t> data(size / 8, 1);
-  const unsigned workers = std::max(1u, std::thread::hardware_concurrency());
+  void* const memory = std::aligned_alloc(std::size_t{2} << 20, size);
+  ::madvise(memory, size, MADV_HUGEPAGE);
+  std::memset(memory, 1, size);
+  const auto* const data = static_cast<const std::uint64_t*>(memory);
+  cpu_set_t cores;
+  ::sched_getaffinity(0, sizeof(cores), &cores);
+  const auto workers = static_cast<std::size_t>(CPU_COUNT(&cores));
+  const std::size_t part = size / 8 / workers;
   for (auto _ : state) {
-    std::vector<std::uint64_t> sums(workers);
     std::vector<std::jthread> threads;
-    const std::size_t part = data.size() / workers;
-    for (unsigned w = 0; w < workers; ++w) {
-      threads.emplace_back([&, w] {
-        const std::uint64_t* p = data.data() + w * part;
-        std::uint64_t s[8] = {};
-        for (std::size_t i = 0; i + 8 <= part; i += 8) {
-          for (std::size_t j = 0; j < 8; ++j) s[j] |= p[i + j];
-        }
-        sums[w] = std::accumulate(s, s + 8, std::uint64_t{0});
-      });
-    }
-    threads.clear();
-    benchmark::DoNotOptimize(sums.data());
+    for (std::size_t w = 1; w < workers; ++w)
+      threads.emplace_back([&, w] { benchmark::DoNotOptimize(read_all(data + w * part, part)); });
+    benchmark::DoNotOptimize(read_all(data, part));
   }
   state.SetBytesProcessed(state.iterations() * static_cast<std::int64_t>(size));
+  std::free(memory);
 }
-BENCHMARK(read_memory)->Arg(500)->Arg(2000)->UseRealTime()->Unit(benchmark::kMillisecond);
+BENCHMARK(read_memory)->Arg(500)->UseRealTime()->Unit(benchmark::kMillisecond);
 
 }  // namespace
 }  // namespace dew
