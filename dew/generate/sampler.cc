@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <functional>
+#include <iterator>
 
 #include "dew/base/error.h"
 #include "dew/base/format.h"
@@ -85,26 +85,34 @@ void Sampler::keep_most_probable() {
   candidates_.resize(k);
 }
 
-// The nucleus is mostly small: so the most probable are sorted out in growing numbers.
+// Halves the candidates among which the last one of the nucleus is, until they are few. The order
+// of all others stays as it is.
 void Sampler::keep_nucleus() {
   if (sampling_.top_p == 1) return;
   double total = 0;
   for (const Candidate& c : candidates_) total += c.weight;
-  double sum = 0;
-  std::size_t kept = 0;
-  for (std::size_t sorted = 64; kept < candidates_.size(); sorted *= 4) {
-    const std::size_t end = std::min(sorted, candidates_.size());
-    std::partial_sort(candidates_.begin() + static_cast<std::ptrdiff_t>(kept),
-                      candidates_.begin() + static_cast<std::ptrdiff_t>(end), candidates_.end(),
-                      before);
-    while (kept < end) {
-      sum += candidates_[kept++].weight;
-      if (sum >= sampling_.top_p * total) {
-        candidates_.resize(kept);
-        return;
-      }
+  double missing = sampling_.top_p * total;
+  // All that is less probable than this has less than 1 - top_p together.
+  const double least = (total - missing) / static_cast<double>(candidates_.size());
+  ordered_.clear();
+  std::ranges::copy_if(candidates_, std::back_inserter(ordered_),
+                       [&](const Candidate& c) { return c.weight >= least; });
+  auto begin = ordered_.begin(), end = ordered_.end();
+  while (end - begin > 32) {
+    const auto middle = begin + (end - begin) / 2;
+    std::nth_element(begin, middle, end, before);
+    double mass = 0;
+    for (auto c = begin; c != middle; ++c) mass += c->weight;
+    if (mass >= missing) {
+      end = middle;
+    } else {
+      missing -= mass;
+      begin = middle;
     }
   }
+  std::sort(begin, end, before);
+  for (; begin + 1 < end && begin->weight < missing; ++begin) missing -= begin->weight;
+  std::erase_if(candidates_, [last = *begin](const Candidate& c) { return before(last, c); });
 }
 
 }  // namespace dew

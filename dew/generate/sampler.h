@@ -42,7 +42,7 @@ class Sampler {
   Sampling sampling_;
   RandomKey key_;
   std::uint64_t drawn_ = 0;
-  std::vector<Candidate> candidates_;
+  std::vector<Candidate> candidates_, ordered_;
 };
 
 }  // namespace dew
