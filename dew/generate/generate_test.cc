@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "dew/base/error.h"
 #include "dew/runtime/cpu/cpu.h"
 
