@@ -1,4 +1,5 @@
-// Everything a user's program needs: programs and ops, models, data, training.
+// Everything a user's program needs: programs and ops, models, data, training,
+// generation.
 #pragma once
 
 #include "dew/autodiff/grad.h"
@@ -7,6 +8,7 @@
 #include "dew/data/loader.h"
 #include "dew/data/tokenize.h"
 #include "dew/data/windows.h"
+#include "dew/generate/generate.h"
 #include "dew/nn/transformer.h"
 #include "dew/ops/ops.h"
 #include "dew/train/trainer.h"

@@ -20,3 +20,8 @@ rm -rf "$work/run"  # each demo learns from the beginning
 echo
 echo "On the first 2 % of the text, which it has not seen:"
 "$dew" eval "$work/run" --data "$work/tokens"
+echo
+echo "What it makes of a beginning:"
+echo
+printf 'In the beginning'
+"$dew" generate "$work/run" --prompt "In the beginning" --tokens 400 --temperature 0.7 --seed 1

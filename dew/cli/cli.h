@@ -28,6 +28,7 @@ int probe_command(const Arguments& arguments);
 int inspect_command(const Arguments& arguments);
 int import_command(const Arguments& arguments);
 int export_command(const Arguments& arguments);
+int generate_command(const Arguments& arguments);
 
 struct Command {
   const char* name;
@@ -55,6 +56,9 @@ ConsoleOptions stderr_options(const Verbosity& verbosity);
 // An option that takes a whole number; CLI11 would cut one off that does not fit.
 void add_integer(CLI::App& app, const std::string& option, std::int64_t& value,
                  const std::string& description);
+// The same for a finite number.
+void add_number(CLI::App& app, const std::string& option, double& value,
+                const std::string& description);
 
 // An option or flag that is documented and not built: given, it is refused by name.
 void add_unbuilt_flag(CLI::App& app, const std::string& flag);

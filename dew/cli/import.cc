@@ -8,6 +8,7 @@
 #include "dew/checkpoint/writer.h"
 #include "dew/cli/cli.h"
 #include "dew/cli/machine.h"
+#include "dew/cli/model.h"
 #include "dew/cli/model_files.h"
 #include "dew/hf/model.h"
 #include "dew/nn/transformer.h"
@@ -42,23 +43,12 @@ bool parse_import(const Arguments& arguments, ImportArguments& a) {
   return parse(app, arguments);
 }
 
-// The end token of the config, if it is one.
-std::optional<std::int64_t> eos_id(const hf::Model& model) {
-  const Json json = parse_json(model.config_text(), "config.json", ErrorCode::checkpoint);
-  const auto eos = json.find("eos_token_id");
-  if (eos == json.end() || !eos->is_number_unsigned()) return std::nullopt;
-  const auto id = eos->get<std::int64_t>();
-  return id < model.config().vocab_size ? std::optional(id) : std::nullopt;
-}
-
 CheckpointInfo about(const hf::Model& model) {
   CheckpointInfo info;
   info.run = fresh_run_id();
   info.model = model_toml(model.config());
   info.program = format("dew {}", kVersion);
-  info.tokenizer.eos_id = eos_id(model);
-  if (file_kind(model.path() / kTokenizerFile, ErrorCode::checkpoint) == FileKind::regular)
-    info.tokenizer.name = kTokenizerFile;
+  info.tokenizer = tokenizer_of(model);
   return info;
 }
 

@@ -4,7 +4,9 @@
 #include <map>
 
 #include "dew/base/format.h"
+#include "dew/base/json.h"
 #include "dew/checkpoint/directory.h"
+#include "dew/cli/model_files.h"
 #include "dew/hf/export.h"
 #include "dew/train/registers.h"
 
@@ -39,6 +41,18 @@ TrainConfig config_of(const CheckpointReader& reader) {
 }
 
 }  // namespace
+
+TokenizerState tokenizer_of(const hf::Model& model) {
+  TokenizerState state;
+  if (file_kind(model.path() / kTokenizerFile, ErrorCode::checkpoint) == FileKind::regular)
+    state.name = kTokenizerFile;
+  const Json json = parse_json(model.config_text(), "config.json", ErrorCode::checkpoint);
+  const auto eos = json.find("eos_token_id");
+  if (eos != json.end() && eos->is_number_unsigned() &&
+      eos->get<std::uint64_t>() < static_cast<std::uint64_t>(model.config().vocab_size))
+    state.eos_id = eos->get<std::int64_t>();
+  return state;
+}
 
 Model::Model(const Path& path) {
   if (hf::is_model_directory(path)) {

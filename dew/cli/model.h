@@ -20,6 +20,9 @@ namespace dew::cli {
 inline constexpr const char* kModelHelp =
     "a run directory, a checkpoint directory inside it, or a Hugging Face model directory";
 
+// The tokenizer that a Hugging Face directory carries, and the end token of its config.
+TokenizerState tokenizer_of(const hf::Model& model);
+
 class Model {
  public:
   // Opens it: config and headers. Throws ErrorCode::checkpoint, naming what was found instead.
@@ -32,6 +35,9 @@ class Model {
 
   const CheckpointReader* checkpoint() const { return checkpoint_ ? &*checkpoint_ : nullptr; }
   const hf::Model* hugging_face() const { return hf_ ? &*hf_ : nullptr; }
+  TokenizerState tokenizer() const {
+    return checkpoint_ ? checkpoint_->info().tokenizer : tokenizer_of(*hf_);
+  }
 
   // Throws ErrorCode::usage, with the keys that differ, if a run of that config would not be of
   // this model. Dropout, remat and, with rope, max_seq_len may differ.

@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "dew/base/format.h"
+#include "dew/base/utf8.h"
 #include "dew/cli/cli.h"
 
 namespace dew::cli {
@@ -24,18 +25,6 @@ bool write_all(int fd, std::string_view text) {
 
 [[noreturn]] void refuse_output() {
   fail(ErrorCode::usage, format("cannot write to standard output ({})", std::strerror(errno)));
-}
-
-// Bytes of the UTF-8 character at the front of `text`, 0 if there is none.
-std::size_t character_bytes(std::string_view text) {
-  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
-  const unsigned char lead = byte(0);
-  const std::size_t n = lead < 0x80 ? 1 : lead < 0xc2 ? 0 : lead < 0xe0 ? 2 : lead < 0xf0 ? 3 : 4;
-  if (n == 0 || lead > 0xf4 || n > text.size()) return 0;
-  for (std::size_t i = 1; i < n; ++i) {
-    if ((byte(i) & 0xc0) != 0x80) return 0;
-  }
-  return n;
 }
 
 }  // namespace
@@ -61,7 +50,8 @@ void note(std::string_view line) { write_all(STDERR_FILENO, std::string(line) + 
 std::string one_line(std::string_view text) {
   std::string line;
   while (!text.empty()) {
-    const std::size_t n = character_bytes(text);
+    const Utf8Front front = utf8_front(text);
+    const std::size_t n = front.kind == Utf8Front::Kind::character ? front.bytes : 0;
     const auto c = static_cast<unsigned char>(text[0]);
     if (c == '\n') {
       line += ' ';

@@ -1,6 +1,7 @@
 // CLI11 at work: the options that commands share, and errors in our form.
 #include <CLI/CLI.hpp>
 #include <charconv>
+#include <cmath>
 
 #include "dew/base/format.h"
 #include "dew/cli/cli.h"
@@ -23,6 +24,18 @@ void add_integer(CLI::App& app, const std::string& option, std::int64_t& value,
          format("{} = '{}', but it must be a whole number below 2^63", option, one_line(text)));
   };
   app.add_option_function<std::string>(option, read, description)->type_name("N");
+}
+
+void add_number(CLI::App& app, const std::string& option, double& value,
+                const std::string& description) {
+  const auto read = [&value, option](const std::string& text) {
+    const char* end = text.data() + text.size();
+    const auto [stop, error] = std::from_chars(text.data(), end, value);
+    if (error == std::errc() && stop == end && std::isfinite(value)) return;
+    fail(ErrorCode::usage,
+         format("{} = '{}', but it must be a finite number", option, one_line(text)));
+  };
+  app.add_option_function<std::string>(option, read, description)->type_name("X");
 }
 
 void refuse_unbuilt(const std::string& what) {

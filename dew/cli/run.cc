@@ -25,6 +25,7 @@ Example:
   dew tokenize bible.txt --out data/bible
   dew train examples/demo.toml data.path=data/bible run.dir=runs/bible
   dew eval runs/bible --data data/bible
+  dew generate runs/bible --prompt "In the beginning"
 )";
 
 std::string help() {
@@ -81,7 +82,7 @@ const std::vector<Command>& commands() {
       {"tokenize", "text files to a directory of token ids", tokenize_command},
       {"train", "train a model as a config says, or go on with a run", train_command},
       {"eval", "loss and accuracy of a model on validation data", eval_command},
-      {"generate", "text from a model", nullptr},
+      {"generate", "text from a model", generate_command},
       {"probe", "compare with another framework on one batch", probe_command},
       {"inspect", "what is in a model, a checkpoint or a compiled config", inspect_command},
       {"tokenizer", "train, encode and decode with tokenizer files", nullptr},

@@ -27,7 +27,8 @@ enum Trait : std::uint32_t {
   kView = 1u << 1,         // moves or repeats elements, computes nothing
   kRandom = 1u << 2,       // result depends on counters
   kUpdate = 1u << 3,       // result i may overwrite operand i (optimizer updates)
-  kAccumulates = 1u << 4,  // the result is operand 0 plus something: may overwrite it
+  kAccumulates = 1u << 4,  // the result is operand 0 with something added or replaced: may
+                           // overwrite it
   kCollective = 1u << 6,   // between devices: has no reference of its own, no factors, no gradient
   kNorm = 1u << 5,  // cheap to make again from its operands: not worth saving for the backward pass
 };

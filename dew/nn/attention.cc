@@ -53,26 +53,32 @@ void declare_attention(ParamList& list, const std::string& name, const Attention
   declare_norm(list, at + names::kKNorm, norm_width(o, o.kv_heads), names::kHeadDim, NormKind::rms);
 }
 
-Value self_attention(const Scope& p, Value x, const AttentionContext& c,
-                     const AttentionOptions& o) {
+SelfAttention self_attention(const Scope& p, Value x, const AttentionContext& c,
+                             const AttentionOptions& o) {
+  const bool cached = c.columns.valid();
   const Value q = rotated_heads(p / names::kQ, p / names::kQNorm, x, names::kActivationHeads, c, o);
-  const Value k = rotated_heads(p / names::kK, p / names::kKNorm, x, names::kActivationKv, c, o);
-  const Value v =
-      project(p / names::kV, x, {names::kBatch, names::kLength, names::kActivationKv, ""});
+  Value k = rotated_heads(p / names::kK, p / names::kKNorm, x, names::kActivationKv, c, o);
+  Value v = project(p / names::kV, x, {names::kBatch, names::kLength, names::kActivationKv, ""});
+  if (cached) {
+    k = write_columns(c.cache.keys, c.columns, k);
+    v = write_columns(c.cache.values, c.columns, v);
+  }
   const AttentionInputs in = {.q = q,
                               .k = k,
                               .v = v,
                               .q_positions = c.positions,
-                              .k_positions = c.positions,
+                              .k_positions = cached ? c.cache.positions : c.positions,
                               .q_segments = c.segments,
-                              .k_segments = c.segments,
+                              .k_segments = cached ? c.cache.segments : c.segments,
                               .window = c.window};
   const double scale = o.scale > 0 ? o.scale : 1.0 / std::sqrt(static_cast<double>(o.head_dim));
   const Attention seen = attention(in, {.scale = scale, .softcap = o.softcap, .causal = true});
   x.program->set_name(seen.o, names::kSavedAttention);
   x.program->set_name(seen.lse, names::kSavedLse);
   const Value joined = reshape(seen.o, {x.dim(0), x.dim(1), o.heads * o.head_dim});
-  return project(p / names::kO, joined, {names::kBatch, names::kLength, ""});
+  return {.y = project(p / names::kO, joined, {names::kBatch, names::kLength, ""}),
+          .keys = k,
+          .values = v};
 }
 
 }  // namespace dew

@@ -73,13 +73,27 @@ struct AttentionOptions {
   double scale = 0;  // of the scores; 0: 1 / sqrt(head_dim)
   RopeDims rope = {};
 };
+// Keys and values of tokens read by earlier calls: s columns a row, in any order; a column whose
+// segment is no query's is empty.
+struct KeyValueCache {
+  Value keys, values;         // [b, s, k, d]; of a stack of layers [layers, b, s, k, d]
+  Value positions, segments;  // i32[b, s]
+};
 struct AttentionContext {
   Value positions, segments;  // i32[b, t]
   Value window, rope_base;    // i32[], f32[]
+  // If valid, tokens are first written to these columns of the cache (i32[b, t]; -1: to none), and
+  // see what it then holds. Its positions and segments are those after writing.
+  Value columns = {};
+  KeyValueCache cache = {};
+};
+struct SelfAttention {
+  Value y;             // [b, t, e]
+  Value keys, values;  // that were seen: [b, t, k, d], or the cache after writing
 };
 void declare_attention(ParamList& list, const std::string& name, const AttentionOptions& options);
-Value self_attention(const Scope& p, Value x, const AttentionContext& context,
-                     const AttentionOptions& options);
+SelfAttention self_attention(const Scope& p, Value x, const AttentionContext& context,
+                             const AttentionOptions& options);
 
 // ---- mlp.cc ----
 enum class MlpKind { swiglu, geglu, gelu };  // gelu has no gate

@@ -90,27 +90,70 @@ Value norm_if(bool wanted, const Scope& p, Value x, const TransformerConfig& c) 
   return wanted ? norm(p, x, norm_kind(c), c.norm_eps) : x;
 }
 
-Value layer(const Scope& p, Value x, const LayerContext& context, const TransformerConfig& c) {
+// `y` of the result is that of the whole layer.
+SelfAttention layer(const Scope& p, Value x, const LayerContext& context,
+                    const TransformerConfig& c) {
   const Value normed = norm_if(norm_before(c), p / names::kAttentionNorm, x, c);
-  const Value seen =
+  const SelfAttention seen =
       self_attention(p / names::kAttentionPart, normed, context.attention, attention_options(c));
-  x = x + context.dropout(norm_if(norm_after(c), p / names::kAttentionOutNorm, seen, c),
+  x = x + context.dropout(norm_if(norm_after(c), p / names::kAttentionOutNorm, seen.y, c),
                           RandomPurpose::attention_dropout);
   x.program->set_name(x, names::kSavedResidual);
   const Value thought =
       mlp(p / names::kMlpPart, norm_if(norm_before(c), p / names::kMlpNorm, x, c), mlp_options(c));
-  return x + context.dropout(norm_if(norm_after(c), p / names::kMlpOutNorm, thought, c),
-                             RandomPurpose::mlp_dropout);
+  return {.y = x + context.dropout(norm_if(norm_after(c), p / names::kMlpOutNorm, thought, c),
+                                   RandomPurpose::mlp_dropout),
+          .keys = seen.keys,
+          .values = seen.values};
 }
 
-// Per-layer numbers are slices of the scan, what the step gives is constant in it.
-Value run_stack(Value x, const TransformerInputs& in, const TransformerConfig& c,
-                std::span<const ParamSpec> params, double dropout_rate) {
-  Program& program = *x.program;
+// What differs from layer to layer: slices of the scan. Per-layer numbers, and the cache of each.
+void add_slices(StackBuilder& stack, Program& program, const TransformerInputs& in,
+                const TransformerConfig& c, LayerContext& context) {
   const std::int64_t layers = c.num_layers;
   const std::vector<std::int64_t> windows =
       c.window_pattern.empty() ? std::vector{c.window} : c.window_pattern;
-  StackBuilder stack(program, names::kStack, layers);
+  AttentionContext& attention = context.attention;
+  attention.window = stack.slice("window", layer_pattern(program, layers, windows));
+  if (c.positions == "rope") {
+    attention.rope_base =
+        stack.slice("rope_base", constant(program, {DType::f32, {layers}}, c.rope_theta));
+  }
+  if (in.columns.valid()) {
+    attention.cache.keys = stack.slice("cached_keys", in.cache.keys);
+    attention.cache.values = stack.slice("cached_values", in.cache.values);
+  }
+  if (context.dropout.rate > 0)
+    context.dropout.counters.layer = stack.slice("layer", iota(program, {DType::i32, {layers}}, 0));
+}
+
+// What the call gives: constant in the scan.
+void add_constants(StackBuilder& stack, const TransformerInputs& in, LayerContext& context) {
+  AttentionContext& attention = context.attention;
+  attention.positions = stack.constant("positions", in.positions);
+  attention.segments = stack.constant("segments", in.segments);
+  if (in.columns.valid()) {
+    attention.columns = stack.constant("cache_columns", in.columns);
+    attention.cache.positions = stack.constant("cached_positions", in.cache.positions);
+    attention.cache.segments = stack.constant("cached_segments", in.cache.segments);
+  }
+  if (context.dropout.rate > 0) {
+    Counters& counters = context.dropout.counters;
+    counters.key = stack.constant("key", in.counters.key);
+    counters.step = stack.constant("step", in.counters.step);
+    counters.row_ids = stack.constant("row_ids", in.counters.row_ids);
+    counters.columns = stack.constant("columns", in.counters.columns);
+  }
+}
+
+struct StackResult {
+  Value x;
+  KeyValueCache cache;
+};
+
+StackResult run_stack(Value x, const TransformerInputs& in, const TransformerConfig& c,
+                      std::span<const ParamSpec> params, double dropout_rate) {
+  StackBuilder stack(*x.program, names::kStack, c.num_layers);
   const Value inside = stack.carry("x", x);
   ParamValues slices;
   for (const ParamSpec& param : params) {
@@ -118,25 +161,17 @@ Value run_stack(Value x, const TransformerInputs& in, const TransformerConfig& c
       slices[param.name] = stack.slice(param.name, in.params.find(param.name)->second);
   }
   LayerContext context;
-  context.attention.window = stack.slice("window", layer_pattern(program, layers, windows));
-  if (c.positions == "rope") {
-    context.attention.rope_base =
-        stack.slice("rope_base", constant(program, {DType::f32, {layers}}, c.rope_theta));
-  }
   context.dropout.rate = dropout_rate;
-  Counters& counters = context.dropout.counters;
-  if (dropout_rate > 0)
-    counters.layer = stack.slice("layer", iota(program, {DType::i32, {layers}}, 0));
-  context.attention.positions = stack.constant("positions", in.positions);
-  context.attention.segments = stack.constant("segments", in.segments);
-  if (dropout_rate > 0) {
-    counters.key = stack.constant("key", in.counters.key);
-    counters.step = stack.constant("step", in.counters.step);
-    counters.row_ids = stack.constant("row_ids", in.counters.row_ids);
-    counters.columns = stack.constant("columns", in.counters.columns);
-  }
-  const Value after = layer(Scope(slices, names::kStack), inside, context, c);
-  return stack.build({&after, 1}).carries.front();
+  add_slices(stack, *x.program, in, c, context);
+  add_constants(stack, in, context);
+  const SelfAttention after = layer(Scope(slices, names::kStack), inside, context, c);
+  if (!in.columns.valid()) return {.x = stack.build({&after.y, 1}).carries[0], .cache = {}};
+  const Value stacked[] = {after.keys, after.values};
+  const Scan scan = stack.build({&after.y, 1}, stacked);
+  StackResult result = {.x = scan.carries[0], .cache = in.cache};
+  result.cache.keys = scan.stacked[0];
+  result.cache.values = scan.stacked[1];
+  return result;
 }
 
 void check_params(const ParamValues& values, std::span<const ParamSpec> params) {
@@ -152,8 +187,13 @@ void check_params(const ParamValues& values, std::span<const ParamSpec> params) 
 CausalTransformer::CausalTransformer(const TransformerConfig& config)
     : config_(resolved(config)), params_(declare(config_)) {}
 
-TransformerOutputs CausalTransformer::forward(const TransformerInputs& in) const {
+TransformerOutputs CausalTransformer::forward(const TransformerInputs& given) const {
   const TransformerConfig& c = config_;
+  TransformerInputs in = given;
+  if (in.columns.valid()) {
+    in.cache.positions = write_columns(in.cache.positions, in.columns, in.positions);
+    in.cache.segments = write_columns(in.cache.segments, in.columns, in.segments);
+  }
   check_params(in.params, params());
   const auto table = [&](const char* name) {
     const Value value = in.params.find(name)->second;
@@ -169,10 +209,11 @@ TransformerOutputs CausalTransformer::forward(const TransformerInputs& in) const
     first.counters.layer = constant(*x.program, {DType::i32, {}}, 0);
     x = first(x, RandomPurpose::embedding_dropout);
   }
-  x = run_stack(x, in, c, params(), rate);
-  x = norm(Scope(in.params, names::kFinalNorm), x, norm_kind(c), c.norm_eps);
+  const StackResult stack = run_stack(x, in, c, params(), rate);
+  x = norm(Scope(in.params, names::kFinalNorm), stack.x, norm_kind(c), c.norm_eps);
   x.program->pin(x, {names::kBatch, names::kLength, ""});
-  return {.states = x, .table = c.tie_embeddings ? tokens : table(names::kHead)};
+  return {
+      .states = x, .table = c.tie_embeddings ? tokens : table(names::kHead), .cache = stack.cache};
 }
 
 }  // namespace dew::models

@@ -63,11 +63,16 @@ struct TransformerInputs {
   Counters counters;
   DType compute = DType::f32;  // of products and the residual stream: f32 or bf16
   bool training = false;
+  // If valid, tokens see what earlier calls have left in the cache (and there what they see of
+  // themselves): each is written to its column, i32[b, t], before it looks; -1: to none.
+  Value columns = {};
+  KeyValueCache cache = {};  // of all layers; keys and values of the compute type
 };
 
 struct TransformerOutputs {
-  Value states;  // [b, t, emb_features], after the final norm
-  Value table;   // [vocab_size, emb_features]: logits = states . table^T, for head_loss
+  Value states;         // [b, t, emb_features], after the final norm
+  Value table;          // [vocab_size, emb_features]: logits = states . table^T, for head_loss
+  KeyValueCache cache;  // with this call's tokens, where one was given
 };
 
 class CausalTransformer {

@@ -220,6 +220,18 @@ const std::vector<Refusal> kRefusals = {
      [](Maker& m) {
        scatter_add_rows(m.f({2, 3}), m.i({2}), m.f({2, 4}));
      }},
+    {"WRI-1",
+     [](Maker& m) {
+       write_columns(m.f({2}), m.i({2, 3}), m.f({2, 3}));
+     }},
+    {"WRI-2",
+     [](Maker& m) {
+       write_columns(m.f({2, 4, 5}), m.i({3}), m.f({2, 3, 5}));
+     }},
+    {"WRI-3",
+     [](Maker& m) {
+       write_columns(m.f({2, 4, 5}), m.i({2, 3}), m.h({2, 3, 5}));
+     }},
     {"RND-1",
      [](Maker& m) {
        Counters c = m.counters(2, 3);

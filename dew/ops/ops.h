@@ -23,8 +23,8 @@
   X(constant) X(iota) X(broadcast) X(reshape) X(transpose) X(slice) X(pad) X(concatenate)      \
   X(reduce_sum) X(reduce_max) X(row_dot) X(dot) X(gather_rows) X(scatter_add_rows)             \
   X(random_bits) X(dropout) X(rms_norm) X(rms_norm_grad) X(layer_norm) X(layer_norm_grad)      \
-  X(rope) X(attention) X(attention_grad) X(head_loss) X(sum_squares) X(adamw) X(lion) X(sgd)   \
-  X(ema) X(scan)
+  X(write_columns) X(rope) X(attention) X(attention_grad) X(head_loss) X(sum_squares) X(adamw) \
+  X(lion) X(sgd) X(ema) X(scan)
 
 #define DEW_COLLECTIVE_OPS(X)                                                                  \
   X(all_reduce) X(all_gather) X(reduce_scatter) X(all_to_all) X(permute) X(own_part)           \
@@ -120,6 +120,10 @@ Value gather_rows(Value table, Value ids);
 // base [v, e] f32 + sum over ids [..] of updates [.., e] (f32 or bf16); ids outside [0, v) are left
 // out.
 Value scatter_add_rows(Value base, Value ids, Value updates);
+// base [b, s, ..] with column columns[b, t] of each row (i32[b, t]) replaced by that of updates [b,
+// t,
+// ..], in order: of equal columns the last one stays. Columns outside [0, s) are left out.
+Value write_columns(Value base, Value columns, Value updates);
 
 // Counter-based: key u32[2], layer i32[], step i32[], row_ids i32[rows], columns i32[cols] ->
 // u32[rows, cols, shape...]. Element (r, c, j): word j % 4 of philox(k, {j / 4, column c, row_id r,

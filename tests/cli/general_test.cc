@@ -16,7 +16,8 @@ TEST(General, VersionIsThatOfTheBuild) {
 TEST(General, HelpEverywhereWithAnExample) {
   for (const Words& words :
        {Words{"--help"}, Words{"tokenize", "--help"}, Words{"train", "-h"}, Words{"eval", "--help"},
-        Words{"probe", "--help"}, Words{"inspect", "--help"}, Words{"dispatch", "--help"}}) {
+        Words{"probe", "--help"}, Words{"inspect", "--help"}, Words{"dispatch", "--help"},
+        Words{"generate", "-h"}}) {
     const Outcome outcome = dew(words);
     expect_done(outcome);
     EXPECT_EQ(outcome.err, "");
@@ -25,7 +26,7 @@ TEST(General, HelpEverywhereWithAnExample) {
 }
 
 TEST(General, CommandsToCome) {
-  for (const char* name : {"generate", "tokenizer", "plan", "bench"}) {
+  for (const char* name : {"tokenizer", "plan", "bench"}) {
     expect_error(dew({name}), 2, std::string("dew ") + name + " is not built yet");
     expect_error(dew({name, "--help"}), 2, std::string("dew ") + name + " is not built yet");
   }

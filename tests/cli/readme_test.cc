@@ -85,6 +85,7 @@ TEST_F(Readme, DemoInSmall) {
                                 directory_.path());
   EXPECT_EQ(outcome.status, 0) << outcome.out;
   EXPECT_NE(outcome.out.find("bits per byte"), std::string::npos) << outcome.out;
+  EXPECT_NE(outcome.out.find("\n\nIn the beginning"), std::string::npos) << outcome.out;
 }
 
 }  // namespace

@@ -250,6 +250,17 @@ void sample_scatter(Maker& m) {
   m.result(scatter_add_rows(base, ids, m.values({ids.dim(0), ids.dim(1), base.dim(1)})));
 }
 
+void sample_write_columns(Maker& m) {
+  const Dims shape = m.shape(static_cast<int>(m.integer(2, 4)));
+  const bool whole = m.chance(0.2);
+  const auto make = [&](const Dims& s) { return whole ? m.integers(s, -9, 9) : m.values(s); };
+  const Value base = make(shape);
+  const Value columns = m.integers({shape[0], m.size()}, -1, shape[1]);
+  Dims updates = shape;
+  updates[1] = columns.dim(1);
+  m.result(write_columns(base, columns, make(updates)), false);
+}
+
 // ---- random ----
 Counters counters(Maker& m, std::int64_t rows, std::int64_t columns) {
   Counters c;
@@ -529,6 +540,7 @@ constexpr OpSample kSamples[] = {
     {&dot_op, sample_dot},
     {&gather_rows_op, sample_gather},
     {&scatter_add_rows_op, sample_scatter},
+    {&write_columns_op, sample_write_columns},
     {&random_bits_op, sample_bits},
     {&dropout_op, sample_dropout},
     {&rms_norm_op, sample_rms},

@@ -20,6 +20,7 @@ constexpr std::array kTable = {
     KernelRow{&concatenate_op, "highway", make_concatenate},
     KernelRow{&gather_rows_op, "highway", make_gather_rows},
     KernelRow{&scatter_add_rows_op, "highway", make_scatter_add_rows},
+    KernelRow{&write_columns_op, "copies", make_write_columns},
     KernelRow{&reduce_sum_op, "highway", make_reduce},
     KernelRow{&reduce_max_op, "highway", make_reduce},
     KernelRow{&row_dot_op, "highway", make_row_dot},

@@ -258,6 +258,7 @@ std::unique_ptr<Kernel> make_attention(const Step& step, std::string& why_not) {
   AttentionTask task;
   why_not = attention_task(step, 8, 2, task);
   if (!why_not.empty()) return nullptr;
+  if (auto few = make_attention_few(task)) return few;
   if (auto together = make_attention_together(task)) return together;
   return std::make_unique<AttentionForward>(task);
 }

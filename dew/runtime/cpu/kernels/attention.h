@@ -119,6 +119,17 @@ struct KeyBlock {
   std::int32_t position_min, position_max, segment_min, segment_max;
 };
 
+QueryBlock query_block(const std::int32_t* low, const std::int32_t* high,
+                       const std::int32_t* segment, std::int64_t n);
+KeyBlock key_block(const std::int32_t* position, const std::int32_t* segment, std::int64_t n);
+
+// The positions of keys that a query at `position` sees.
+struct SeenPositions {
+  std::int32_t low, high;
+};
+SeenPositions seen_positions(const AttentionAttrs& attrs, std::int32_t position,
+                             std::int32_t window);
+
 // Query i of the row sees key j if low[i] <= position[j] <= high[i] and their segments are equal.
 struct RowMask {
   std::int32_t *low, *high, *q_segment;  // one for each query; those behind the last see nothing
@@ -158,6 +169,10 @@ Run visible_run(const RowMask& mask, std::int64_t q_block, std::int64_t begin, s
 // A query block (from `query` on) and a run of keys, for the functions of attention_rows.h.
 ScoreBlock score_block(const AttentionTask& task, const RowMask& mask, std::int64_t query,
                        const Run& run, void* scores, void* p);
+
+// ---- few queries (attention_few.cc); null if the task has more ----
+
+std::unique_ptr<Kernel> make_attention_few(const AttentionTask& task);
 
 // ---- all heads of a row at once (attention_together.cc): for few keys; null if the task is not
 // for it ----

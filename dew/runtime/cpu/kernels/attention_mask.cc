@@ -55,11 +55,13 @@ void AttentionMask::prepare(const KernelArgs& args, std::byte* shared,
   std::memcpy(&window, args.operands[kWindow], sizeof window);
   for (std::int64_t i = 0; i < task_.q.padded(); ++i) {
     const bool real = i < task_.q.total;
-    const std::int64_t position = real ? q_position[i * task_.views[kQPositions].strides[1]] : 0;
-    const std::int64_t low =
-        window > 0 ? std::max<std::int64_t>(position - window + 1, kLeast) : kLeast;
-    m.low[i] = real ? static_cast<std::int32_t>(low) : kMost;
-    m.high[i] = !real ? kLeast : task_.attrs.causal ? static_cast<std::int32_t>(position) : kMost;
+    SeenPositions seen = {kMost, kLeast};
+    if (real) {
+      const std::int64_t at = i * task_.views[kQPositions].strides[1];
+      seen = seen_positions(task_.attrs, q_position[at], window);
+    }
+    m.low[i] = seen.low;
+    m.high[i] = seen.high;
     m.q_segment[i] = real ? q_segment[i * task_.views[kQSegments].strides[1]] : 0;
   }
   for (std::int64_t j = 0; j < task_.k.total; ++j) {
@@ -67,18 +69,37 @@ void AttentionMask::prepare(const KernelArgs& args, std::byte* shared,
     m.k_segment[j] = k_segment[j * task_.views[kKSegments].strides[1]];
   }
   for (std::int64_t i = 0; i < task_.q.count; ++i) {
-    const std::int64_t begin = task_.q.begin(i), n = task_.q.length(i);
-    QueryBlock& block = m.q_blocks[i];
-    range(m.low + begin, n, block.low_min, block.low_max);
-    range(m.high + begin, n, block.high_min, block.high_max);
-    range(m.q_segment + begin, n, block.segment_min, block.segment_max);
+    const std::int64_t begin = task_.q.begin(i);
+    m.q_blocks[i] =
+        query_block(m.low + begin, m.high + begin, m.q_segment + begin, task_.q.length(i));
   }
   for (std::int64_t j = 0; j < task_.k.count; ++j) {
-    const std::int64_t begin = task_.k.begin(j), n = task_.k.length(j);
-    KeyBlock& block = m.k_blocks[j];
-    range(m.position + begin, n, block.position_min, block.position_max);
-    range(m.k_segment + begin, n, block.segment_min, block.segment_max);
+    const std::int64_t begin = task_.k.begin(j);
+    m.k_blocks[j] = key_block(m.position + begin, m.k_segment + begin, task_.k.length(j));
   }
+}
+
+QueryBlock query_block(const std::int32_t* low, const std::int32_t* high,
+                       const std::int32_t* segment, std::int64_t n) {
+  QueryBlock block;
+  range(low, n, block.low_min, block.low_max);
+  range(high, n, block.high_min, block.high_max);
+  range(segment, n, block.segment_min, block.segment_max);
+  return block;
+}
+
+KeyBlock key_block(const std::int32_t* position, const std::int32_t* segment, std::int64_t n) {
+  KeyBlock block;
+  range(position, n, block.position_min, block.position_max);
+  range(segment, n, block.segment_min, block.segment_max);
+  return block;
+}
+
+SeenPositions seen_positions(const AttentionAttrs& attrs, std::int32_t position,
+                             std::int32_t window) {
+  const std::int64_t first = std::int64_t{position} - window + 1;
+  const std::int64_t low = window > 0 ? std::max<std::int64_t>(first, kLeast) : kLeast;
+  return {static_cast<std::int32_t>(low), attrs.causal ? position : kMost};
 }
 
 Sight sight(const QueryBlock& q, const KeyBlock& k) {

@@ -143,6 +143,27 @@ TEST(Dot, ManyPieces) {
       {"weight gradient", contract({0}, {0}), {200, 130}, {200, 190}, {130, 190}, {}, {}, {}});
 }
 
+// As when a model generates: few rows times large matrices, cut along k and along n.
+TEST(Dot, FewRows) {
+  for_each_target([] {
+    for (const std::int64_t m : {1, 3}) {
+      for (const Dims& w : {Dims{777, 131}, Dims{258, 1100}, Dims{1, 70000}, Dims{3000, 9}}) {
+        const std::int64_t k = w[0], n = w[1];
+        check_all({"nn", contract({1}, {0}), {m, k}, {k, n}, {m, n}, {}, {}, {}, 0, 5, 0});
+        check_all({"tn", contract({0}, {1}), {k, n}, {m, k}, {n, m}, {}, {}, {}});
+      }
+      check_all({"batches",
+                 {{0}, {0}, {2}, {1}, DType::f32},
+                 {3, m, 500},
+                 {3, 500, 130},
+                 {3, m, 130},
+                 {},
+                 {},
+                 {}});
+    }
+  });
+}
+
 TEST(Dot, LayersOfATransformer) {
   check_all({"x w", contract({2}, {0}), {3, 7, 33}, {33, 2, 9}, {3, 7, 2, 9}, {}, {}, {}});
   check_all({"dx", contract({2, 3}, {1, 2}), {3, 7, 2, 9}, {33, 2, 9}, {3, 7, 33}, {}, {}, {}});

@@ -31,6 +31,8 @@ std::unique_ptr<Kernel> make_concatenate(const Step& step, std::string& why_not)
 std::unique_ptr<Kernel> make_gather_rows(const Step& step, std::string& why_not);
 std::unique_ptr<Kernel> make_scatter_add_rows(const Step& step, std::string& why_not);
 
+std::unique_ptr<Kernel> make_write_columns(const Step& step, std::string& why_not);
+
 std::unique_ptr<Kernel> make_reduce(const Step& step,
                                     std::string& why_not);  // reduce_sum, reduce_max
 std::unique_ptr<Kernel> make_row_dot(const Step& step, std::string& why_not);
