@@ -6,6 +6,7 @@
 #include "dew/base/format.h"
 #include "dew/base/json.h"
 #include "dew/cli/cli.h"
+#include "dew/cli/devices.h"
 #include "dew/cli/model.h"
 #include "dew/dew.h"
 
@@ -13,7 +14,8 @@ namespace dew::cli {
 namespace {
 
 struct EvalArguments {
-  std::string model, data, devices = "cpu";
+  std::string model, data;
+  DeviceArguments devices;
   std::int64_t batches = 0;
   bool json = false;
   Verbosity verbosity;
@@ -30,9 +32,8 @@ bool parse_eval(const Arguments& arguments, EvalArguments& a) {
   app.add_option("MODEL", a.model, kModelHelp)->required();
   app.add_option("--data", a.data, "token directory")->required()->type_name("DIR");
   add_integer(app, "--batches", a.batches, "stop after so many; 0: all");
-  app.add_option("--devices", a.devices, "'cpu': one device with all cores")->type_name("D");
+  add_device_options(app, a.devices);
   app.add_flag("--json", a.json, "print one JSON document: loss, perplexity, accuracy, tokens");
-  add_unbuilt_option(app, "--mesh");
   add_verbosity(app, a.verbosity);
   return parse(app, arguments);
 }
@@ -59,13 +60,16 @@ EvalResult evaluate(const EvalArguments& a, const Model& model, const WindowData
   const TrainConfig& config = model.run_config();
   const LMObjective objective(models::CausalTransformer(config.model),
                               {.seq_len = data.options.seq_len});
+  const Arrangement arrangement = arrangement_of(a.devices, config.layout, objective.model());
   const DispatchPlan plan({.global_batch = config.data.global_batch,
                            .seq_len = data.options.seq_len,
+                           .batch_shards = arrangement.batch_shards(),
                            .accumulate = config.data.accumulate,
                            .micro_batch = config.data.micro_batch});
   ValidationPass pass(data.val, plan, a.batches);
-  const std::unique_ptr<Backend> backend = cpu_devices();
-  Stepper stepper(objective, step_shape(plan), *parse_dtype(config.precision.compute), *backend);
+  const std::unique_ptr<Backend> backend = cpu_devices(arrangement.mesh.devices());
+  Stepper stepper(objective, step_shape(plan), *parse_dtype(config.precision.compute), *backend,
+                  {.arrangement = arrangement});
   model.load(stepper);
   std::int64_t batch = 0;
   const auto before_batch = [&] {
@@ -102,7 +106,6 @@ std::string plain_text(const EvalResult& r, const WindowData& data) {
 int eval_command(const Arguments& arguments) {
   EvalArguments a;
   if (parse_eval(arguments, a)) return 0;
-  if (a.devices != "cpu") refuse_unbuilt("dew eval --devices " + a.devices);
   require_standard_output();
   const Model model(a.model);
   const WindowData data = load_data(a, model);

@@ -1,17 +1,20 @@
 // What is in a checkpoint, and what the compiler makes of a config.
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <charconv>
+#include <array>
 #include <cstdio>
-#include <optional>
+#include <map>
+#include <set>
 
 #include "dew/base/digest.h"
 #include "dew/base/format.h"
 #include "dew/base/json.h"
 #include "dew/cli/cli.h"
+#include "dew/cli/devices.h"
 #include "dew/cli/inspect_text.h"
 #include "dew/cli/model.h"
 #include "dew/dew.h"
+#include "dew/partition/partition.h"
 #include "dew/train/registers.h"
 #include "dew/train/step.h"
 
@@ -19,7 +22,8 @@ namespace dew::cli {
 namespace {
 
 struct InspectArguments {
-  std::string model, show, devices = "cpu";
+  std::string model, show;
+  DeviceArguments devices;
   Arguments overrides;
   bool digest = false, json = false;
   Verbosity verbosity;
@@ -31,28 +35,33 @@ constexpr const char* kExample =
 lists parameters and state; like layers are one line, with --digest or --verbose each has its own.
   dew inspect examples/demo.toml model.num_layers=2 --show plan
 prints what the compiler makes of a config, without training: the programs after each pass, or the
-plans with their memory.)";
+plans with their memory; on several devices also where each value lives (sharding) and the programs
+of one of them (partition).)";
 
 bool parse_inspect(const Arguments& arguments, InspectArguments& a) {
   CLI::App app("What is in a model, a checkpoint or a compiled config.", "dew inspect");
   app.footer(kExample);
   app.add_option("MODEL", a.model, std::string(kModelHelp) + "; with --show a config")->required();
   app.add_option("KEY=VALUE", a.overrides, "section.key=value, on top of the config");
-  app.add_option("--show", a.show, "program or plan, of a config")->type_name("STAGE");
+  app.add_option("--show", a.show, "of a config: program, sharding, partition or plan")
+      ->type_name("STAGE");
   app.add_flag("--digest", a.digest,
                "with the XXH3-64 of each array; equal states have equal ones");
-  app.add_option("--devices", a.devices, "'cpu': one device with all cores")->type_name("D");
+  add_device_options(app, a.devices);
   app.add_flag("--json", a.json, "print one JSON document");
-  add_unbuilt_option(app, "--mesh");
   add_verbosity(app, a.verbosity);
   return parse(app, arguments);
 }
 
 void check_arguments(const InspectArguments& a) {
-  if (a.devices != "cpu") refuse_unbuilt("dew inspect --devices " + a.devices);
-  if (a.show == "sharding" || a.show == "partition") refuse_unbuilt("dew inspect --show " + a.show);
-  if (!a.show.empty() && a.show != "program" && a.show != "plan") {
-    fail(ErrorCode::usage, format("--show = '{}', but it must be program or plan", a.show));
+  constexpr std::array kStages = {"program", "sharding", "partition", "plan"};
+  if (!a.show.empty() && std::ranges::find(kStages, a.show) == kStages.end()) {
+    fail(ErrorCode::usage,
+         format("--show = '{}', but it must be one of {}", a.show, fmt::join(kStages, ", ")));
+  }
+  if (!a.show.empty() && (a.devices.devices != "cpu" || !a.devices.mesh.empty())) {
+    fail(ErrorCode::usage, "--mesh and --devices are for a model; a config says its own",
+         "devices.spec=cpu:4 mesh.fsdp=2");
   }
   if (!a.show.empty() && a.digest) {
     fail(ErrorCode::usage, "--digest is for a model and --show for a config: keep one");
@@ -63,7 +72,7 @@ void check_arguments(const InspectArguments& a) {
   }
   if (file_kind(a.model, ErrorCode::usage) == FileKind::regular) {
     fail(ErrorCode::usage, format("'{}' is a file: of a config one stage is shown", a.model),
-         "--show program or --show plan");
+         "--show program, sharding, partition or plan");
   }
 }
 
@@ -99,37 +108,77 @@ std::vector<ArrayLine> lines_of(const hf::Model& model) {
   return lines;
 }
 
-std::uint64_t digest_of_line(const Model& model, const ArrayLine& line) {
-  if (const CheckpointReader* reader = model.checkpoint())
-    return reader->digest(*reader->find(line.name));
+// Where each array lives on a mesh: state follows its parameter.
+void place_lines(const Model& model, const Arrangement& arrangement,
+                 std::vector<ArrayLine>& lines) {
+  const models::CausalTransformer ours(model.config());
+  std::map<std::string, Spec> specs;  // by the layer's outside name
+  for (const ParamSpec& param : ours.params()) {
+    Spec spec = state_spec(arrangement, param);
+    if (!param.stack.empty()) spec.dims.erase(spec.dims.begin());
+    for (std::int64_t slot = 0; slot < param.layers(); ++slot) specs[param.layer_name(slot)] = spec;
+  }
+  for (ArrayLine& line : lines) {
+    const auto found = specs.find(line.name.substr(group_of(line.name).size()));
+    line.placed = found != specs.end() ? found->second : whole_spec(line.shape.size());
+    line.spec = to_user_string(arrangement.mesh, line.placed);
+    line.local_shape = local_shape(arrangement.mesh, line.shape, line.placed);
+    line.bytes_per_device =
+        line.bytes / std::max<std::int64_t>(line.elements(), 1) * element_count(line.local_shape);
+  }
+}
+
+// The array as the devices of a mesh read it: each its own box.
+std::uint64_t digest_through(const CheckpointReader& reader, const Mesh& mesh,
+                             const ArrayLine& line) {
+  const TensorRecord& tensor = *reader.find(line.name);
+  const std::int64_t size = byte_size(tensor.dtype);
+  std::vector<std::byte> all(static_cast<std::size_t>(line.bytes));
+  std::vector<std::byte> part(static_cast<std::size_t>(element_count(line.local_shape) * size));
+  std::set<Dims> seen;
+  for (std::int64_t device = 0; device < mesh.devices(); ++device) {
+    Box box{Dims(line.shape.size(), 0), line.local_shape};
+    for (std::size_t d = 0; d < line.shape.size(); ++d)
+      box.start[d] = mesh.block(line.placed.dims[d], device) * line.local_shape[d];
+    if (part.empty() || !seen.insert(box.start).second) continue;
+    reader.read(tensor, box, part);
+    copy_part(box, size, box, part, whole(line.shape), all);
+  }
+  return digest_of(all);
+}
+
+std::uint64_t digest_of_line(const Model& model, const Mesh& mesh, const ArrayLine& line) {
+  if (const CheckpointReader* reader = model.checkpoint()) {
+    return mesh.atoms.empty() ? reader->digest(*reader->find(line.name))
+                              : digest_through(*reader, mesh, line);
+  }
   std::vector<float> values(static_cast<std::size_t>(line.elements()));
-  model.hugging_face()->read(line.name.substr(std::string_view(registers::kParameter).size()),
-                             values);
+  model.hugging_face()->read(line.name.substr(group_of(line.name).size()), values);
   return digest_of(std::as_bytes(std::span(values)));
 }
 
-void add_digests(const InspectArguments& a, const Model& model, std::vector<ArrayLine>& lines) {
+void add_digests(const InspectArguments& a, const Model& model, const Mesh& mesh,
+                 std::vector<ArrayLine>& lines) {
   Console console(stderr, stderr_options(a.verbosity));
   const std::int64_t total = totals_of(lines).bytes;
   std::int64_t done = 0;
   for (ArrayLine& line : lines) {
     if (const int signal = stop_signal()) throw Stopped{signal};
-    line.digest = digest_text(digest_of_line(model, line));
+    line.digest = digest_text(digest_of_line(model, mesh, line));
     done += line.bytes;
     console.progress({.what = "digest", .unit = "B", .done = done, .total = total});
   }
   console.end_progress();
 }
 
-// One device holds all of every array.
 OrderedJson array_json(const ArrayLine& line) {
   OrderedJson json = {{"name", line.name},
                       {"shape", line.shape},
                       {"dtype", line.dtype},
                       {"axes", line.axes},
-                      {"spec", "P()"},
-                      {"local_shape", line.shape},
-                      {"bytes_per_device", line.bytes}};
+                      {"spec", line.spec},
+                      {"local_shape", line.local_shape},
+                      {"bytes_per_device", line.bytes_per_device}};
   if (!line.digest.empty()) json["digest"] = line.digest;
   return json;
 }
@@ -151,44 +200,96 @@ int inspect_model(const InspectArguments& a) {
   watch_stop_signals();
   std::vector<ArrayLine> lines =
       reader != nullptr ? lines_of(*reader) : lines_of(*model.hugging_face());
-  if (a.digest) add_digests(a, model, lines);
+  const Arrangement arrangement = arrangement_of(a.devices, model.run_config().layout,
+                                                 models::CausalTransformer(model.config()));
+  place_lines(model, arrangement, lines);
+  if (a.digest) add_digests(a, model, arrangement.mesh, lines);
   if (a.json) {
     print(model_json(lines, reader != nullptr ? reader->info().clocks.step : 0));
     return 0;
   }
   const std::string head = reader != nullptr ? checkpoint_text(*reader, lines)
                                              : hugging_face_text(*model.hugging_face(), lines);
-  print(head + "\n" + arrays_text(lines, a.digest || a.verbosity.verbose));
+  print(head + "\n" +
+        arrays_text(lines, a.digest || a.verbosity.verbose, !arrangement.mesh.atoms.empty()));
   return 0;
 }
 
 // ---- a config
 
-Module module_of(const TrainConfig& config) {
+// What a run of a config compiles.
+struct Compilation {
+  Module module;
+  Placement placement;
+  // Filled by the partition; has an address of its own.
+  std::unique_ptr<std::vector<DroppedPin>> dropped = std::make_unique<std::vector<DroppedPin>>();
+};
+
+Compilation compilation_of(const TrainConfig& config) {
   const LMObjective objective(models::CausalTransformer(config.model),
                               {.seq_len = config.data.seq_len, .z_loss = config.objective.z_loss});
+  Arrangement arrangement =
+      arrange(config.mesh, *parse_devices(config.devices.spec), config.layout, objective.model());
+  arrangement.accumulate_full = config.data.accumulate_full;
   const DispatchPlan plan({.global_batch = config.data.global_batch,
                            .seq_len = config.data.seq_len,
+                           .batch_shards = arrangement.batch_shards(),
                            .accumulate = config.data.accumulate,
                            .micro_batch = config.data.micro_batch});
-  return training_module(objective, config.optimizer, step_shape(plan),
-                         *parse_dtype(config.precision.compute));
+  Compilation c;
+  c.module = training_module(objective, config.optimizer, step_shape(plan),
+                             *parse_dtype(config.precision.compute));
+  c.placement = place_module(c.module, objective.params(), arrangement, c.dropped.get());
+  return c;
 }
 
-void show_programs(const InspectArguments& a, const Module& module) {
-  OrderedJson stages = OrderedJson::array();
-  std::string text;
-  const Dump dump = [&](const std::string& name, const std::string& program) {
-    if (a.json) stages.push_back({{"name", name}, {"text", program}});
-    if (!a.json) text += format("==== {} ====\n{}\n", name, program);
+// Stages as text, or as a document.
+class Stages {
+ public:
+  explicit Stages(bool json) : json_(json) {}
+
+  void add(const std::string& name, const std::string& text) {
+    if (json_) stages_.push_back({{"name", name}, {"text", text}});
+    if (!json_) text_ += format("==== {} ====\n{}\n", name, text);
+  }
+  void print_all() const { print(json_ ? OrderedJson{{"stages", stages_}}.dump() + "\n" : text_); }
+
+ private:
+  bool json_;
+  OrderedJson stages_ = OrderedJson::array();
+  std::string text_;
+};
+
+void show_programs(const Compilation& c, Stages& stages) {
+  const Dump dump = [&](const std::string& name, const std::string& text) {
+    stages.add(name, text);
   };
-  for (const Program& program : module.programs) optimize(program, dump);
-  print(a.json ? OrderedJson{{"stages", std::move(stages)}}.dump() + "\n" : text);
+  for (const Program& program : c.module.programs) optimize(program, dump);
 }
 
-void show_plans(const InspectArguments& a, Module module) {
-  const std::unique_ptr<Backend> backend = cpu_devices();
-  const std::unique_ptr<Executable> executable = compile(std::move(module), *backend);
+// Every value with its spec, or the programs of one device.
+void show_partition(const std::string& what, Compilation c, Stages& stages) {
+  if (c.placement.mesh.atoms.empty()) {
+    fail(ErrorCode::usage, format("--show {} of one device: nothing is split", what),
+         "devices.spec=cpu:4 mesh.fsdp=2 mesh.tensor=2");
+  }
+  for (Program& program : c.module.programs) program = optimize(program);
+  const Partitioned parts = partition(c.module, c.placement);
+  if (what == "sharding") {
+    stages.add("specs", parts.annotated);
+    std::string dropped;
+    for (const DroppedPin& pin : *c.dropped) dropped += to_string(c.placement.mesh, pin) + "\n";
+    if (!dropped.empty()) stages.add("whole", dropped);
+    return;
+  }
+  for (const Program& program : parts.module.programs)
+    stages.add(program.name() + ".device", dew::print(program));
+}
+
+void show_plans(const InspectArguments& a, Compilation c) {
+  const std::unique_ptr<Backend> backend = cpu_devices(c.placement.mesh.devices());
+  const std::unique_ptr<Executable> executable =
+      compile(std::move(c.module), *backend, {.placement = std::move(c.placement)});
   const std::vector<CallMemory> calls = calls_of(*executable);
   if (!a.json) return print(plan_text(*executable, calls));
   OrderedJson list = OrderedJson::array();
@@ -206,12 +307,18 @@ void show_plans(const InspectArguments& a, Module module) {
 }
 
 int inspect_config(const InspectArguments& a) {
-  Module module = module_of(load_config(a.model, a.overrides));
-  if (a.show == "program") {
-    show_programs(a, module);
-  } else {
-    show_plans(a, std::move(module));
+  Compilation c = compilation_of(load_config(a.model, a.overrides));
+  if (a.show == "plan") {
+    show_plans(a, std::move(c));
+    return 0;
   }
+  Stages stages(a.json);
+  if (a.show == "program") {
+    show_programs(c, stages);
+  } else {
+    show_partition(a.show, std::move(c), stages);
+  }
+  stages.print_all();
   return 0;
 }
 

@@ -65,15 +65,6 @@ class Table {
 
 // ---- arrays
 
-// "params/" of "params/layers_3/mlp/up_proj/kernel".
-std::string group_of(const std::string& name) {
-  for (const char* prefix : {registers::kParameter, registers::kFirstMoment,
-                             registers::kSecondMoment, registers::kAverage}) {
-    if (name.starts_with(prefix)) return prefix;
-  }
-  return name.substr(0, name.find('/') + 1);
-}
-
 // A name around the number of its layer: "layers_", 3, "/mlp/up_proj/kernel".
 struct LayerName {
   std::string before, after;
@@ -93,7 +84,7 @@ std::optional<LayerName> layer_name(const std::string& name) {
 using Lines = std::vector<ArrayLine>;
 
 bool like(const ArrayLine& a, const ArrayLine& b) {
-  return a.shape == b.shape && a.dtype == b.dtype && a.axes == b.axes;
+  return a.shape == b.shape && a.dtype == b.dtype && a.axes == b.axes && a.spec == b.spec;
 }
 
 // Is b the layer after a, and otherwise the same array?
@@ -111,23 +102,40 @@ std::string axes_text(const std::vector<std::string>& axes) {
   return format("{}", fmt::join(shown, " "));
 }
 
+// How much of a group is shown.
+struct Detail {
+  bool all = false, placed = false;
+};
+
 // Arrays [first, last] of a group, which are like layers.
-void add_row(Table& table, const ArrayLine& first, const ArrayLine& last, std::int64_t count) {
+void add_row(Table& table, std::span<const ArrayLine> layers, const Detail& detail) {
+  const ArrayLine& first = layers.front();
   std::string name = first.name;
-  if (count > 1) {
+  if (layers.size() > 1) {
     const LayerName from = *layer_name(first.name);
-    name = format("{}{}..{}{}", from.before, from.layer, layer_name(last.name)->layer, from.after);
+    name = format("{}{}..{}{}", from.before, from.layer, layer_name(layers.back().name)->layer,
+                  from.after);
   }
-  table.add({std::move(name), shape_text(first.shape), axes_text(first.axes), first.dtype,
-             bytes_text(first.bytes), count > 1 ? format("x {}", count) : "", first.digest});
+  std::vector<std::string> row = {std::move(name), shape_text(first.shape), axes_text(first.axes),
+                                  first.dtype, bytes_text(first.bytes)};
+  if (detail.placed) {
+    row.push_back(first.spec);
+    row.push_back(bytes_text(first.bytes_per_device) + " a device");
+  }
+  row.push_back(layers.size() > 1 ? format("x {}", layers.size()) : "");
+  row.push_back(first.digest);
+  table.add(std::move(row));
 }
 
-std::string table_text(const Lines& lines, bool all) {
-  Table table({false, false, false, false, true, false, false});
+std::string table_text(const Lines& lines, const Detail& detail) {
+  std::vector<bool> right = {false, false, false, false, true};
+  if (detail.placed) right.insert(right.end(), {false, true});
+  right.insert(right.end(), {false, false});
+  Table table(std::move(right));
   for (std::size_t first = 0; first < lines.size();) {
     std::size_t last = first;
-    while (!all && last + 1 < lines.size() && follows(lines[last], lines[last + 1])) ++last;
-    add_row(table, lines[first], lines[last], static_cast<std::int64_t>(last - first + 1));
+    while (!detail.all && last + 1 < lines.size() && follows(lines[last], lines[last + 1])) ++last;
+    add_row(table, std::span(lines).subspan(first, last - first + 1), detail);
     first = last + 1;
   }
   return table.text();
@@ -139,16 +147,20 @@ bool same_arrays(const Lines& a, const Lines& b) {
 }
 
 std::string group_text(const std::string& group, const Lines& lines, const Lines& params,
-                       bool all) {
-  std::int64_t elements = 0, bytes = 0;
-  for (const ArrayLine& line : lines) elements += line.elements(), bytes += line.bytes;
-  const std::string head =
-      format("{:<8}  {} elements in {} arrays, {}", group, count_text(elements),
-             count_text(std::ssize(lines)), bytes_text(bytes));
-  if (!all && group != registers::kParameter && same_arrays(lines, params)) {
+                       const Detail& detail) {
+  std::int64_t elements = 0, bytes = 0, on_device = 0;
+  for (const ArrayLine& line : lines) {
+    elements += line.elements();
+    bytes += line.bytes;
+    on_device += line.bytes_per_device;
+  }
+  std::string head = format("{:<8}  {} elements in {} arrays, {}", group, count_text(elements),
+                            count_text(std::ssize(lines)), bytes_text(bytes));
+  if (detail.placed) head += format(", {} a device", bytes_text(on_device));
+  if (!detail.all && group != registers::kParameter && same_arrays(lines, params)) {
     return head + ", as " + registers::kParameter + "\n";
   }
-  return head + "\n" + table_text(lines, all);
+  return head + "\n" + table_text(lines, detail);
 }
 
 // ---- a checkpoint
@@ -183,6 +195,14 @@ std::string files_text(const Manifest& manifest) {
 }
 
 }  // namespace
+
+std::string group_of(const std::string& name) {
+  for (const char* prefix : {registers::kParameter, registers::kFirstMoment,
+                             registers::kSecondMoment, registers::kAverage}) {
+    if (name.starts_with(prefix)) return prefix;
+  }
+  return name.substr(0, name.find('/') + 1);
+}
 
 ArrayTotals totals_of(std::span<const ArrayLine> lines) {
   ArrayTotals totals;
@@ -227,7 +247,7 @@ std::string hugging_face_text(const hf::Model& model, std::span<const ArrayLine>
   return model.path().string() + "\n" + table.text();
 }
 
-std::string arrays_text(std::span<const ArrayLine> lines, bool all) {
+std::string arrays_text(std::span<const ArrayLine> lines, bool all, bool placed) {
   std::vector<std::pair<std::string, Lines>> groups;
   for (const ArrayLine& line : lines) {
     const std::string group = group_of(line.name);
@@ -239,7 +259,8 @@ std::string arrays_text(std::span<const ArrayLine> lines, bool all) {
       std::ranges::find(groups, registers::kParameter, &std::pair<std::string, Lines>::first);
   std::string text;
   for (const auto& [group, members] : groups) {
-    text += group_text(group, members, params != groups.end() ? params->second : Lines(), all);
+    text += group_text(group, members, params != groups.end() ? params->second : Lines(),
+                       {.all = all, .placed = placed});
   }
   return text;
 }

@@ -9,6 +9,7 @@
 #include "dew/checkpoint/reader.h"
 #include "dew/hf/model.h"
 #include "dew/runtime/backend.h"
+#include "dew/sharding/spec.h"
 
 namespace dew::cli {
 
@@ -20,6 +21,11 @@ struct ArrayLine {
   std::vector<std::string> axes;
   std::int64_t bytes = 0;
   std::string digest = {};  // empty: not asked for
+  // On a mesh of devices: where it lives, and what one of them holds.
+  Spec placed = {};
+  std::string spec = "P()";
+  Dims local_shape = {};
+  std::int64_t bytes_per_device = 0;
 
   std::int64_t elements() const { return element_count(shape); }
 };
@@ -27,6 +33,9 @@ struct ArrayLine {
 struct ArrayTotals {
   std::int64_t parameters = 0, bytes = 0;  // elements of params/; bytes of everything
 };
+// "params/" of "params/layers_3/mlp/up_proj/kernel".
+std::string group_of(const std::string& name);
+
 ArrayTotals totals_of(std::span<const ArrayLine> lines);
 
 // Where a run is and what its checkpoint holds.
@@ -36,8 +45,9 @@ std::string checkpoint_text(const CheckpointReader& reader, std::span<const Arra
 std::string hugging_face_text(const hf::Model& model, std::span<const ArrayLine> lines);
 
 // Groups (params/, opt/m/, ...) with their arrays. Unless `all`, neighbours that differ only in
-// the layer's number are one line, and a group with the arrays of params/ is one line.
-std::string arrays_text(std::span<const ArrayLine> lines, bool all);
+// the layer's number are one line, and a group with the arrays of params/ is one line. `placed`:
+// with spec and bytes a device.
+std::string arrays_text(std::span<const ArrayLine> lines, bool all, bool placed);
 
 // What one call of a list touches.
 struct CallMemory {

@@ -13,8 +13,8 @@
 namespace dew::cli {
 namespace {
 
-std::span<float> floats(std::span<std::byte> bytes) {
-  return {reinterpret_cast<float*>(bytes.data()), bytes.size() / sizeof(float)};
+std::span<const float> floats(std::span<const std::byte> bytes) {
+  return {reinterpret_cast<const float*>(bytes.data()), bytes.size() / sizeof(float)};
 }
 
 // A model that no run has made comes without data: rows as long as it takes, within reason.
@@ -104,21 +104,22 @@ void Model::read_parameter(const std::string& name, std::span<float> out) const 
 
 void Model::visit_own(const std::vector<Stepper::Array>& arrays,
                       const std::function<void(const OwnTensor&)>& visit) const {
+  std::map<std::string, const Stepper::Array*> by_name;
+  for (const Stepper::Array& a : arrays) by_name[a.name] = &a;
+  std::vector<std::byte> ours;
+  const auto find = [&](const std::string& name) {
+    ours = by_name.at(name)->whole();
+    return floats(ours);
+  };
   if (checkpoint_) {
-    for (const Stepper::Array& a : arrays) {
-      std::vector<std::byte> whole = a.whole();
-      visit({a.name, a.shape, floats(whole)});
-    }
+    for (const Stepper::Array& a : arrays) visit({a.name, a.shape, find(a.name)});
     return;
   }
-  std::map<std::string, std::vector<std::byte>> wholes;
-  for (const Stepper::Array& a : arrays) wholes[a.name] = a.whole();
-  std::vector<float> whole;
+  std::vector<float> theirs;
   for (const hf::TheirTensor& tensor : hf_->tensors()) {
-    whole.resize(static_cast<std::size_t>(element_count(tensor.shape)));
-    hf::make_theirs(
-        tensor, [&](const std::string& name) { return floats(wholes.at(name)); }, whole);
-    visit({tensor.name, tensor.shape, whole});
+    theirs.resize(static_cast<std::size_t>(element_count(tensor.shape)));
+    hf::make_theirs(tensor, find, theirs);
+    visit({tensor.name, tensor.shape, theirs});
   }
 }
 

@@ -8,6 +8,7 @@
 #include "dew/base/json.h"
 #include "dew/checkpoint/safetensors.h"
 #include "dew/cli/cli.h"
+#include "dew/cli/devices.h"
 #include "dew/cli/model.h"
 #include "dew/cli/probe_batch.h"
 #include "dew/dew.h"
@@ -16,7 +17,8 @@ namespace dew::cli {
 namespace {
 
 struct ProbeArguments {
-  std::string model, batch, logits, grads, devices = "cpu";
+  std::string model, batch, logits, grads;
+  DeviceArguments devices;
   std::int64_t steps = 0;
   Arguments set;
   bool json = false;
@@ -48,16 +50,14 @@ bool parse_probe(const Arguments& arguments, ProbeArguments& a) {
       ->type_name("FILE");
   app.add_option("--grads", a.grads, "write the gradient of the loss there, a tensor a parameter")
       ->type_name("FILE");
-  app.add_option("--devices", a.devices, "'cpu': one device with all cores")->type_name("D");
+  add_device_options(app, a.devices);
   app.add_flag("--json", a.json, "what is printed is JSON with and without it");
-  add_unbuilt_option(app, "--mesh");
   add_verbosity(app, a.verbosity);
   return parse(app, arguments);
 }
 
 // Before anything is read or computed.
 void check_arguments(const ProbeArguments& a) {
-  if (a.devices != "cpu") refuse_unbuilt("dew probe --devices " + a.devices);
   if (a.steps < 0) {
     fail(ErrorCode::usage, format("--steps = {}, but it must be 0 or more", a.steps));
   }
@@ -87,6 +87,13 @@ TrainConfig probe_config(TrainConfig config, const ProbeArguments& a) {
   config.model.dropout = 0;
   set_values(config, a.set, kSections);
   return resolved(std::move(config));
+}
+
+// On a mesh every parameter is split that can be: what is probed is arithmetic, not speed.
+Layout probe_layout(Layout layout) {
+  layout.min_shard = 1;
+  layout.tolerance = 1;
+  return layout;
 }
 
 double norm_of(std::span<const float> values) {
@@ -145,15 +152,21 @@ void probe_steps(const ProbeArguments& a, Stepper& stepper, const StepBatch& bat
   console.end_progress();
 }
 
+// In the order of the batch's rows, without pads.
 void write_logits(const ProbeArguments& a, Stepper& stepper, const StepBatch& batch,
-                  std::int64_t vocab_size) {
+                  const DispatchPlan& plan, std::int64_t vocab_size) {
   if (a.logits.empty()) return;
   const std::vector<std::byte> logits = stepper.logits(batch);
-  const StoredTensor header = {
-      .name = "logits", .type = StoredType::f32, .shape = {batch.rows, batch.width, vocab_size}};
+  const StoredTensor header = {.name = "logits",
+                               .type = StoredType::f32,
+                               .shape = {plan.global_batch(), batch.width, vocab_size}};
+  const std::size_t row_bytes = logits.size() / static_cast<std::size_t>(batch.rows);
   replace_file(a.logits, ErrorCode::usage, [&](const Path& partial) {
     SafetensorsWriter writer(partial, ErrorCode::usage, {header});
-    writer.write(logits);
+    for (std::int64_t row = 0; row < plan.global_batch(); ++row) {
+      const auto at = static_cast<std::size_t>(physical_row(plan, row));
+      writer.write(std::span(logits).subspan(at * row_bytes, row_bytes));
+    }
     writer.finish();
   });
 }
@@ -167,15 +180,22 @@ int probe_command(const Arguments& arguments) {
   require_standard_output();
   const Model model(a.model);
   const TrainConfig config = probe_config(model.run_config(), a);
-  const StepBatch batch = read_probe_batch(a.batch, config.model);
+  const StepBatch rows = read_probe_batch(a.batch, config.model);
+  const LMObjective objective(models::CausalTransformer(config.model), {.seq_len = rows.width});
+  const Arrangement arrangement =
+      arrangement_of(a.devices, probe_layout(config.layout), objective.model());
+  const DispatchPlan plan({.global_batch = rows.rows,
+                           .seq_len = rows.width,
+                           .batch_shards = arrangement.batch_shards()});
+  const StepBatch batch = spread(rows, plan);
   watch_stop_signals();
-  const LMObjective objective(models::CausalTransformer(config.model), {.seq_len = batch.width});
-  const std::unique_ptr<Backend> backend = cpu_devices();
+  const std::unique_ptr<Backend> backend = cpu_devices(arrangement.mesh.devices());
   Stepper stepper(objective, config.optimizer, {1, batch.rows, batch.width},
-                  *parse_dtype(config.precision.compute), *backend, {.logits = !a.logits.empty()});
+                  *parse_dtype(config.precision.compute), *backend,
+                  {.arrangement = arrangement, .probe = true});
   model.load(stepper);
   OrderedJson report;
-  write_logits(a, stepper, batch, config.model.vocab_size);
+  write_logits(a, stepper, batch, plan, config.model.vocab_size);
   probe_gradient(a, model, stepper, batch, report);
   probe_steps(a, stepper, batch, config.optimizer.lr, report);
   print(report.dump() + "\n");

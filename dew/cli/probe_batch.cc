@@ -145,4 +145,35 @@ StepBatch read_probe_batch(const Path& path, const models::TransformerConfig& mo
   return batch;
 }
 
+StepBatch spread(const StepBatch& batch, const DispatchPlan& plan) {
+  StepBatch out = batch;
+  out.rows = plan.physical_batch();
+  out.row_ids.assign(static_cast<std::size_t>(out.rows), -1);
+  const auto width = static_cast<std::ptrdiff_t>(batch.width);
+  const auto put_rows = [&](const auto& from, auto& to, auto pad) {
+    to.clear();
+    for (std::int64_t row = 0; row < out.rows; ++row) {
+      for (const std::int32_t column : batch.columns) to.push_back(pad(column));
+    }
+    for (std::int64_t g = 0; g < batch.rows; ++g) {
+      std::copy_n(from.begin() + g * width, width, to.begin() + physical_row(plan, g) * width);
+    }
+  };
+  const auto zero = [](std::int32_t) { return 0; };
+  put_rows(batch.ids, out.ids, zero);
+  put_rows(batch.labels, out.labels, zero);
+  put_rows(batch.weights, out.weights, [](std::int32_t) { return 0.0f; });
+  put_rows(batch.positions, out.positions, [](std::int32_t column) { return column; });
+  put_rows(batch.segments, out.segments, [](std::int32_t column) { return -1 - column; });
+  for (std::int64_t g = 0; g < batch.rows; ++g) {
+    out.row_ids[static_cast<std::size_t>(physical_row(plan, g))] = static_cast<std::int32_t>(g);
+  }
+  return out;
+}
+
+std::int64_t physical_row(const DispatchPlan& plan, std::int64_t row) {
+  const Place place = plan.place(row);
+  return place.shard * plan.micro_batch() + place.slot;
+}
+
 }  // namespace dew::cli

@@ -42,13 +42,14 @@ class RegisterPlaces {
     }
   }
 
-  // [A', rows, T'], [A', rows] or [T'].
+  // [A', rows, T'], [A', rows] or [T'], and logits [rows, T', vocab] where they are asked for.
   void add_batch() {
     using namespace registers;
     for (const char* name : {kIds, kLabels, kWeights, kPositions, kSegments})
       place_batch(name, {"", names::kBatch, names::kLength}, true);
     place_batch(kRowIds, {"", names::kBatch}, true);
     place_batch(kColumns, {names::kLength}, false);
+    place_batch(kLogits, {names::kBatch, names::kLength, ""}, false);
   }
 
   Placement take() { return std::move(out_); }
@@ -63,9 +64,9 @@ class RegisterPlaces {
   }
 
   void place_batch(const char* name, const AxisNames& axes, bool stacked) {
-    const auto& type =
-        module_.registers[static_cast<std::size_t>(module_.register_index(name))].type;
-    place(name, Spec{pin_dims(arrangement_.mesh, arrangement_.layout, type.shape, axes), 0},
+    const auto found = std::ranges::find(module_.registers, name, &Register::name);
+    if (found == module_.registers.end()) return;
+    place(name, Spec{pin_dims(arrangement_.mesh, arrangement_.layout, found->type.shape, axes), 0},
           stacked);
   }
 

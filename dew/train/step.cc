@@ -135,12 +135,17 @@ class ModuleBuilder {
   }
 
   void finish_train(const Optimizer& optimizer) {
-    const CallList gradient = micro_steps("gradient", micro_program);
-    CallList train = gradient;
-    train.name = "train";
+    CallList train = micro_steps("train", micro_program);
     add_call(module_, train, add_program(update_program(optimizer, objective_.params())));
-    module_.lists.push_back(gradient);
     module_.lists.push_back(std::move(train));
+  }
+
+  // The list "train" without its update.
+  void finish_gradient() {
+    CallList gradient = module_.lists[static_cast<std::size_t>(module_.list_index("train"))];
+    gradient.name = "gradient";
+    gradient.calls.pop_back();
+    module_.lists.push_back(std::move(gradient));
   }
 
   void finish_logits() {
@@ -252,6 +257,7 @@ Module training_module(const LMObjective& objective, const Optimizer& optimizer,
 Module probing_module(const LMObjective& objective, const Optimizer& optimizer,
                       const StepShape& shape, DType compute) {
   ModuleBuilder builder = training_builder(objective, optimizer, shape, compute);
+  builder.finish_gradient();
   builder.finish_logits();
   return builder.finish_eval();
 }

@@ -38,11 +38,12 @@ Program eval_program(const LMObjective& objective, const StepShape& shape, DType
 // f32[rows, columns, vocab], as the loss sees them.
 Program logits_program(const LMObjective& objective, const StepShape& shape, DType compute);
 
-// Call lists "gradient" (a step without its update), "train" and "eval". An evaluation runs over a
-// step's arrays, all micro steps of them. compute: f32 or bf16.
+// Call lists "train" and "eval". An evaluation runs over a step's arrays, all micro steps of them.
+// compute: f32 or bf16.
 Module training_module(const LMObjective& objective, const Optimizer& optimizer,
                        const StepShape& shape, DType compute);
-// The same and a list "logits". REQUIRES: shape.micro_steps is 1.
+// The same and lists "gradient", a step without its update that leaves the gradients whole for the
+// host, and "logits". REQUIRES: shape.micro_steps is 1.
 Module probing_module(const LMObjective& objective, const Optimizer& optimizer,
                       const StepShape& shape, DType compute);
 // The list "eval" alone, with no state but parameters.

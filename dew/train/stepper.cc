@@ -88,8 +88,8 @@ StepShape step_shape(const DispatchPlan& plan) {
 Stepper::Stepper(const LMObjective& objective, const Optimizer& optimizer, const StepShape& shape,
                  DType compute, Backend& backend, const StepperOptions& options)
     : Stepper(objective, shape,
-              options.logits ? probing_module(objective, optimizer, shape, compute)
-                             : training_module(objective, optimizer, shape, compute),
+              options.probe ? probing_module(objective, optimizer, shape, compute)
+                            : training_module(objective, optimizer, shape, compute),
               state_arrays(objective.params(), optimizer), backend, options) {
   optimizer_ = optimizer;
 }

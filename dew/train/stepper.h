@@ -47,7 +47,7 @@ struct StepperOptions {
   Arrangement arrangement = {};  // one device
   Dump dump = {};
   bool check_replicas = false;  // see Placed
-  bool logits = false;          // logits() will be asked for
+  bool probe = false;           // gradient() and logits() will be asked for
 };
 
 class Stepper {
@@ -72,10 +72,10 @@ class Stepper {
   StepResult step(const StepBatch& batch, const StepScalars& scalars);
 
   // A step without its update: loss and accuracy as in step(), no norm. gradients() are the step's.
-  // REQUIRES: StepperOptions::logits.
+  // REQUIRES: StepperOptions::probe, one micro step.
   StepResult gradient(const StepBatch& batch, std::int64_t step = 0);
 
-  // The logits of the batch, f32[rows, columns, vocab]. REQUIRES: StepperOptions::logits, one micro
+  // The logits of the batch, f32[rows, columns, vocab]. REQUIRES: StepperOptions::probe, one micro
   // step.
   std::vector<std::byte> logits(const StepBatch& batch);
 

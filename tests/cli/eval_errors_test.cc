@@ -81,8 +81,9 @@ const BadEval kBadEvals[] = {
     {"BatchesText", {"run", "--data", "tokens", "--batches", "all"}, 2, "all"},
     {"BatchesWithUnit", {"run", "--data", "tokens", "--batches", "1k"}, 2, "1k"},
     {"BatchesHuge", {"run", "--data", "tokens", "--batches", "99999999999999999999"}, 2, "9999"},
-    {"Devices", {"run", "--data", "tokens", "--devices", "cpu:8"}, 2, "cpu:8 is not built yet"},
-    {"Mesh", {"run", "--data", "tokens", "--mesh", "fsdp=8"}, 2, "--mesh is not built yet"},
+    {"Devices", {"run", "--data", "tokens", "--devices", "gpu:8"}, 2, "--devices = 'gpu:8'"},
+    {"MeshWithoutDevices", {"run", "--data", "tokens", "--mesh", "fsdp=8"}, 3, "fsdp"},
+    {"MeshAxis", {"run", "--data", "tokens", "--mesh", "fsd=8"}, 2, "fsdp"},
     {"UnknownOption", {"run", "--data", "tokens", "--jsn"}, 2, "--jsn"},
     {"QuietAndVerbose", {"run", "--data", "tokens", "-q", "-v"}, 2, "--verbose"},
 };

@@ -47,19 +47,22 @@ class HuggingFace : public testing::TestWithParam<std::string> {
 INSTANTIATE_TEST_SUITE_P(All, HuggingFace, testing::ValuesIn(fixtures()),
                          [](const auto& p) { return p.param; });
 
-TEST_P(HuggingFace, NumbersAgree) {
-  const Path batch = model() / "expected.safetensors";
+// Everything that a probe gives of a model, run as `how` says.
+void expect_numbers(const Path& model, const Words& how) {
+  const TemporaryDirectory directory;
+  const Path batch = model / "expected.safetensors";
   const auto expected = read_floats_of(batch);
-  Words words = probe_words(model(), batch);
+  Words words = probe_words(model, batch);
   words.insert(words.end(),
-               {"--logits", (directory_ / "l").string(), "--grads", (directory_ / "g").string()});
+               {"--logits", (directory / "l").string(), "--grads", (directory / "g").string()});
+  words.insert(words.end(), how.begin(), how.end());
   const Json json = probe(words);
-  EXPECT_LT(worst(read_floats_of(directory_ / "l").at("logits"), expected.at("logits")), 2e-5);
+  EXPECT_LT(worst(read_floats_of(directory / "l").at("logits"), expected.at("logits")), 2e-5);
   const double loss = expected.at("loss_mean").values[0];
   EXPECT_NEAR(json["loss"], loss, 1e-6 * loss);
   EXPECT_NEAR(json["loss_sum"], expected.at("loss_sum").values[0],
               1e-6 * json["loss_sum"].get<double>());
-  const auto gradients = read_floats_of(directory_ / "g");
+  const auto gradients = read_floats_of(directory / "g");
   std::size_t compared = 0;
   for (const auto& [name, gradient] : expected) {
     if (!name.starts_with("grad.")) continue;
@@ -76,6 +79,30 @@ TEST_P(HuggingFace, NumbersAgree) {
   const std::vector<float>& losses = expected.at("adamw_losses").values;
   ASSERT_EQ(losses.size(), json["steps"].size());
   for (std::size_t i = 0; i < losses.size(); ++i) EXPECT_NEAR(json["steps"][i], losses[i], 1e-5);
+}
+
+TEST_P(HuggingFace, NumbersAgree) { expect_numbers(model(), {}); }
+
+TEST_P(HuggingFace, NumbersAgreeOnMeshes) {
+  const Json config = read_json(model() / "config.json", 1 << 20, ErrorCode::internal);
+  const int kv_heads = config.value("num_key_value_heads", 6);
+  expect_numbers(model(), {"--devices", "cpu:3"});
+  expect_numbers(model(), {"--devices", "cpu:2", "--mesh", "fsdp=2"});
+  for (const int tensor : {2, 3}) {
+    for (const int fsdp : {1, 2}) {
+      const Words mesh = {"--devices", "cpu:" + std::to_string(tensor * fsdp), "--mesh",
+                          "tensor=" + std::to_string(tensor) + ",fsdp=" + std::to_string(fsdp)};
+      SCOPED_TRACE(mesh.back());
+      if (kv_heads % tensor == 0 || tensor % kv_heads == 0) {
+        expect_numbers(model(), mesh);
+        continue;
+      }
+      Words words = probe_words(model(), model() / "expected.safetensors");
+      words.insert(words.begin(), "probe");
+      words.insert(words.end(), mesh.begin(), mesh.end());
+      expect_error(dew(words), 3, "heads of keys and values");
+    }
+  }
 }
 
 // A directory with links to the model's files, but for its config.

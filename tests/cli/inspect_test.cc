@@ -122,6 +122,62 @@ TEST_F(Inspect, TextWithEveryArray) {
     EXPECT_NE(digests.find(digest_text(digest)), digests.npos) << name;
 }
 
+// The worked example of a (256, 64) table: 32 rows a device.
+TEST_F(Inspect, WhereArraysLiveOnAMesh) {
+  train({"layout.min_shard=1"});
+  const Json whole = json({run().string(), "--digest"});
+  const Json split = json({run().string(), "--digest", "--mesh", "fsdp=8", "--devices", "cpu:8"});
+  EXPECT_EQ(split["parameters"], whole["parameters"]);
+  EXPECT_EQ(split["bytes"], whole["bytes"]);
+  ASSERT_EQ(split["tensors"].size(), whole["tensors"].size());
+  for (std::size_t i = 0; i < split["tensors"].size(); ++i) {
+    const Json &a = split["tensors"][i], &b = whole["tensors"][i];
+    EXPECT_EQ(a["digest"], b["digest"]) << a["name"];
+    EXPECT_EQ(a["shape"], b["shape"]);
+    const std::string name = a["name"];
+    if (name.ends_with("embed_tokens/embedding")) {
+      EXPECT_EQ(a["spec"], "P('fsdp',)") << name;
+      EXPECT_EQ(a["local_shape"], (Json{32, 64}));
+      EXPECT_EQ(a["bytes_per_device"], 32 * 64 * 4);
+    }
+    if (name.ends_with("q_norm/scale")) {
+      EXPECT_EQ(a["spec"], "P('fsdp',)");
+      EXPECT_EQ(a["bytes_per_device"], 8);
+    }
+  }
+  const std::string out = text({run().string(), "--mesh", "tensor=2,fsdp=2", "--devices", "cpu:8"});
+  EXPECT_NE(out.find("P(('tensor', 'fsdp'),)"), out.npos) << out;
+  EXPECT_NE(out.find(" a device, as params/"), out.npos) << out;
+}
+
+TEST_F(Inspect, MeshesThatCannotBe) {
+  train({"layout.min_shard=1"});
+  const std::string model = run().string();
+  expect_error(inspect({model, "--mesh", "fsdp=3", "--devices", "cpu:4"}), 3, "fsdp");
+  expect_error(inspect({model, "--mesh", "tensor=3", "--devices", "cpu:3"}), 3, "heads");
+  expect_error(inspect({model, "--mesh", "fsdp"}), 2, "fsdp");
+  expect_error(inspect({model, "--mesh", "fspd=2"}), 2, "fsdp");
+  expect_error(inspect({model, "--devices", "gpu"}), 2, "--devices = 'gpu', but it must be");
+  expect_error(inspect({model, "--devices", "cpu:0"}), 2, "--devices = 'cpu:0'");
+}
+
+TEST_F(Inspect, ConfigsOnSeveralDevices) {
+  const Words words = {"examples/notebook.toml", "devices.spec=cpu:4", "mesh.fsdp=2",
+                       "mesh.tensor=2",          "layout.min_shard=1", "--show"};
+  const auto show = [&](const char* stage) {
+    Words all = words;
+    all.push_back(stage);
+    return text(all);
+  };
+  EXPECT_NE(show("sharding").find("==== specs ====\nmicro_first\n  %0 [{tensor,fsdp},-]\n"),
+            std::string::npos);
+  const std::string parts = show("partition");
+  EXPECT_NE(parts.find("==== micro_first.device ====\nprogram \"micro_first\""), parts.npos);
+  EXPECT_NE(parts.find("all_gather"), parts.npos);
+  EXPECT_NE(parts.find("==== update.device ===="), parts.npos);
+  EXPECT_NE(show("plan").find("peak memory "), std::string::npos);
+}
+
 TEST_F(Inspect, DamageIsFound) {
   train({});
   const Path checkpoint = run() / "checkpoints/step_00000002";
@@ -161,8 +217,8 @@ TEST_F(Inspect, ProgramsOfAConfig) {
 TEST_F(Inspect, PlansOfAConfig) {
   const Words words = {"examples/notebook.toml", "data.accumulate=3", "--show", "plan"};
   const std::string out = text(words);
-  for (const char* part : {"peak memory ", "  list      call", "  train     micro ",
-                           "  train     update ", "plan micro_first: ", "memory: registers "}) {
+  for (const char* part : {"peak memory ", "  list   call", "  train  micro ", "  train  update ",
+                           "plan micro_first: ", "memory: registers "}) {
     EXPECT_NE(out.find(part), out.npos) << part << "\n" << out.substr(0, 2000);
   }
   const Json all = json(words);
@@ -173,7 +229,7 @@ TEST_F(Inspect, PlansOfAConfig) {
     EXPECT_LT(call["arena_bytes"], all["peak_bytes"]);
   }
   EXPECT_EQ(train, (std::vector<std::string>{"micro_first", "micro", "micro", "update"}));
-  const Json& update = all["calls"][6];
+  const Json& update = all["calls"][3];
   EXPECT_EQ(update["program"], "update");
   EXPECT_EQ(update["output_bytes"], 147840 * 4 * 3 + 4 + 1);  // state, norm, commit
 }
@@ -206,11 +262,13 @@ const BadInspect kBadInspects[] = {
      {"empty", "model.num_layers=2"},
      2,
      "'model.num_layers=2' is for a config"},
-    {"Sharding", {"c.toml", "--show", "sharding"}, 2, "--show sharding is not built yet"},
-    {"Partition", {"c.toml", "--show", "partition"}, 2, "--show partition is not built yet"},
+    {"Sharding", {"c.toml", "--show", "sharding"}, 2, "--show sharding of one device"},
+    {"Partition", {"c.toml", "--show", "partition"}, 2, "--show partition of one device"},
     {"OtherStage", {"c.toml", "--show", "progam"}, 2, "--show = 'progam', but it must be"},
-    {"Mesh", {"empty", "--mesh", "fsdp=8"}, 2, "--mesh is not built yet"},
-    {"Devices", {"empty", "--devices", "cpu:8"}, 2, "--devices cpu:8 is not built yet"},
+    {"DevicesOfAConfig",
+     {"c.toml", "--show", "plan", "--devices", "cpu:8"},
+     2,
+     "--mesh and --devices are for a model"},
     {"DigestOfAConfig", {"c.toml", "--show", "plan", "--digest"}, 2, "--digest is for a model"},
     {"ConfigMissing", {"none", "--show", "plan"}, 2, "none"},
     {"ConfigIsADirectory", {"empty", "--show", "plan"}, 2, "empty"},

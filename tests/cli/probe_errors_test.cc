@@ -77,8 +77,10 @@ const BadProbe kBadProbes[] = {
     {"GradsNowhere", {"run", "--batch", "b", "--grads", "file/g"}, 2, "--grads 'file/g'"},
     {"SameFile", {"run", "--batch", "b", "--grads", "g", "--logits", "./g"}, 2, "same file"},
     {"BatchOverwritten", {"run", "--batch", "b", "--grads", "b"}, 2, "same file 'b'"},
-    {"Devices", {"run", "--batch", "b", "--devices", "cpu:8"}, 2, "cpu:8 is not built yet"},
-    {"Mesh", {"run", "--batch", "b", "--mesh", "fsdp=8"}, 2, "--mesh is not built yet"},
+    {"Devices", {"run", "--batch", "b", "--devices", "gpu"}, 2, "--devices = 'gpu'"},
+    {"MeshWithoutDevices", {"run", "--batch", "b", "--mesh", "fsdp=8"}, 3, "fsdp"},
+    {"UnknownAxis", {"run", "--batch", "b", "--mesh", "fspd=8"}, 2, "fsdp"},
+    {"AxisToCome", {"run", "--batch", "b", "--mesh", "stage=2", "--devices", "cpu:2"}, 3, "stage"},
     {"UnknownOption", {"run", "--batch", "b", "--step", "3"}, 2, "--step"},
 };
 

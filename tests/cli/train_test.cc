@@ -231,6 +231,23 @@ TEST_F(Train, EvalEqualsTheTrainersOwn) {
   }
 }
 
+TEST_F(Train, EvalOnMeshesIsTheSame) {
+  expect_done(dew(train_notebook(run(), {"layout.min_shard=1"})));
+  const Json trained = metrics_of(run()).back();
+  for (const Words& mesh :
+       {Words{"--devices", "cpu:3"}, Words{"--devices", "cpu:8", "--mesh", "fsdp=8"},
+        Words{"--devices", "cpu:4", "--mesh", "fsdp=2,tensor=2"}}) {
+    Words words = {"eval",   run().string(), "--data", "tests/data/notebook-tokens",
+                   "--json", "--quiet"};
+    words.insert(words.end(), mesh.begin(), mesh.end());
+    const Outcome outcome = dew(words);
+    expect_done(outcome);
+    const Json json = parse_json(outcome.out, "stdout", ErrorCode::internal);
+    EXPECT_NEAR(json["loss"], trained["eval_loss"], 1e-5);
+    EXPECT_EQ(json["tokens"], 1920);
+  }
+}
+
 TEST_F(Train, EvalAsText) {
   expect_done(dew(train_notebook(run(), {"run.steps=2"})));
   const Words eval = {"eval", run().string(), "--data", "tests/data/notebook-tokens"};
