@@ -179,4 +179,12 @@ Path CheckpointWriter::commit() {
   return final_;
 }
 
+Path write_checkpoint(const Path& directory, const CheckpointInfo& info,
+                      std::span<const WholeTensor> state) {
+  CheckpointWriter writer(directory, info);
+  for (const WholeTensor& tensor : state) writer.declare(tensor.record);
+  for (const WholeTensor& tensor : state) writer.add(tensor.record.name, tensor.bytes);
+  return writer.commit();
+}
+
 }  // namespace dew

@@ -21,6 +21,12 @@ struct WriterOptions {
   std::int64_t owner = 0;  // number of the process, part of the files' names
 };
 
+// An array of a state: what it is, and all of its bytes.
+struct WholeTensor {
+  TensorRecord record;  // without pieces
+  std::span<const std::byte> bytes;
+};
+
 // Everything goes into DIRECTORY/step_00000400.partial; commit() syncs it, writes the manifest
 // last, and renames. Every failure is an error that leaves older checkpoints alone; without
 // commit(), what was written is removed. Example:
@@ -69,5 +75,9 @@ class CheckpointWriter {
   ShardWriter shards_;
   bool replaces_ = false, committed_ = false;
 };
+
+// A checkpoint of these arrays. Returns its path.
+Path write_checkpoint(const Path& directory, const CheckpointInfo& info,
+                      std::span<const WholeTensor> state);
 
 }  // namespace dew

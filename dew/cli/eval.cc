@@ -40,11 +40,11 @@ bool parse_eval(const Arguments& arguments, EvalArguments& a) {
   return parse(app, arguments);
 }
 
-Path find_checkpoint(const Path& model) {
+Path find_checkpoint(const Path& model, Console& console) {
   if (file_kind(model / "config.json", ErrorCode::checkpoint) == FileKind::regular) {
     refuse_unbuilt(format("dew eval of a Hugging Face directory ('{}')", model.string()));
   }
-  return resolve_checkpoint(model);
+  return resolve_checkpoint(model, [&](const std::string& line) { console.warning(line); });
 }
 
 // The config that a checkpoint carries. What is wrong with it is wrong with the checkpoint.
@@ -121,11 +121,11 @@ int eval_command(const Arguments& arguments) {
   if (parse_eval(arguments, a)) return 0;
   if (a.devices != "cpu") refuse_unbuilt("dew eval --devices " + a.devices);
   require_standard_output();
-  const CheckpointReader reader(find_checkpoint(a.model));
+  Console console(stderr, stderr_options(a.verbosity));
+  const CheckpointReader reader(find_checkpoint(a.model, console));
   const TrainConfig config = config_of(reader);
   const WindowData data = load_data(a, reader.info(), config);
   watch_stop_signals();
-  Console console(stderr, stderr_options(a.verbosity));
   const EvalResult result = evaluate(a, reader, config, data, console);
   console.line(
       format("{} ids after the last whole window were not evaluated", data.val.ids_left()));

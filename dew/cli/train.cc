@@ -65,14 +65,17 @@ LMObjective make_objective(const TrainConfig& config) {
   const LMObjectiveOptions options{.seq_len = config.data.seq_len,
                                    .z_loss = config.objective.z_loss};
   LMObjective objective(models::CausalTransformer(config.model), options);
-  // Parameters, their gradients and the optimizer's state, before activations.
-  const double arrays = 2 + static_cast<double>(state_slots(config.optimizer).size());
+  // Parameters, the optimizer's state, gradients, and a copy to write, before activations.
+  const double state = 1 + static_cast<double>(state_slots(config.optimizer).size());
+  const bool copies = config.run.snapshots && config.run.checkpoint_every > 0;
+  const double arrays = 1 + (copies ? 2 : 1) * state;
   const double bytes = 4 * arrays * static_cast<double>(parameter_count(objective.params()));
   if (const double most = memory_bytes(); bytes > most) {
     fail(ErrorCode::usage,
          format("a model of {} parameters needs {}B to train, this machine has {}B",
                 parameter_count(objective.params()), short_number(bytes), short_number(most)),
-         "fewer or smaller layers need less");
+         copies ? "run.snapshots=false, fewer or smaller layers need less"
+                : "fewer or smaller layers need less");
   }
   return objective;
 }
@@ -106,17 +109,13 @@ FitOptions fit_options(const TrainConfig& config) {
 
 // ---- what is in the run's directory already
 
-// The checkpoint from which the trainer will go on, if there is one.
-std::optional<CheckpointInfo> find_earlier(const TrainConfig& config, const Path& checkpoints) {
+void refuse_earlier(const TrainConfig& config, const Path& checkpoints) {
   const NewestCheckpoint newest = newest_checkpoint(checkpoints);
-  if (!newest.found) return std::nullopt;
-  if (config.run.resume == "never") {
-    fail(ErrorCode::checkpoint,
-         format("'{}' holds a run at step {}, and run.resume is \"never\"", config.run.dir,
-                newest.found->step),
-         "give another run.dir, or move that one away");
-  }
-  return CheckpointReader(newest.found->path).info();
+  if (config.run.resume != "never" || !newest.found) return;
+  fail(ErrorCode::checkpoint,
+       format("'{}' holds a run at step {}, and run.resume is \"never\"", config.run.dir,
+              newest.found->step),
+       "give another run.dir, or move that one away");
 }
 
 // Keys that may not change are refused, all in one message; the result tells of the others.
@@ -175,21 +174,21 @@ void check_arguments(const TrainConfig& config, const TrainArguments& a) {
 }
 
 int train(const TrainConfig& config, const TrainArguments& a, const WindowData& data,
-          const LMObjective& objective, const RunDirectory& directory) {
+          const LMObjective& objective, RunDirectory& directory) {
   ConsoleOptions console_options = stderr_options(a.verbosity);
-  console_options.log = directory.log();
+  console_options.log = &directory.log();
   Console console(stderr, console_options);
   console.detail(format("Model: {} parameters", parameter_count(objective.params())));
 
-  const auto earlier = find_earlier(config, directory.checkpoints());
+  refuse_earlier(config, directory.checkpoints());
   std::vector<std::string> changes;
-  if (earlier) changes = differences(*earlier, config);
-  const auto begin = [&](std::optional<MetricsWriter>& metrics) {
+  const auto resume = [&](const CheckpointInfo& from) { changes = differences(from, config); };
+  const auto begin = [&](std::int64_t step, std::optional<MetricsWriter>& metrics) {
     write_file_atomic(directory.path() / "config.toml", to_toml(config), ErrorCode::checkpoint);
-    metrics.emplace(directory.path() / "metrics.jsonl", earlier ? earlier->clocks.step : 0);
+    metrics.emplace(directory.path() / "metrics.jsonl", step);
     for (const std::string& line : changes) console.line(line);
   };
-  Reporter reporter(console, begin);
+  Reporter reporter(console, resume, begin);
   const std::unique_ptr<Backend> backend = cpu_devices();
   Trainer trainer(objective, config.optimizer,
                   {.seed = static_cast<std::uint64_t>(config.run.seed),
@@ -198,7 +197,10 @@ int train(const TrainConfig& config, const TrainArguments& a, const WindowData& 
                    .accumulate = config.data.accumulate,
                    .micro_batch = config.data.micro_batch,
                    .checkpoints = directory.checkpoints(),
-                   .keep = config.run.keep,
+                   .retention = {.newest = config.run.keep,
+                                 .best = config.run.keep_best,
+                                 .every = config.run.keep_every},
+                   .snapshots = config.run.snapshots,
                    .resume = parse_resume(config.run.resume),
                    .about = about(config, data.meta),
                    .dump = a.dump,
@@ -211,6 +213,14 @@ int train(const TrainConfig& config, const TrainArguments& a, const WindowData& 
   return 128 + stop_signal();
 }
 
+// Not to be written there is no second error: this one says already what is wrong.
+void log_if_possible(FileAppender& log, const Error& error) {
+  try {
+    log.append(format("dew: error: {}\n", one_line(error.what())));
+  } catch (const Error&) {
+  }
+}
+
 }  // namespace
 
 int train_command(const Arguments& arguments) {
@@ -221,11 +231,11 @@ int train_command(const Arguments& arguments) {
   const LMObjective objective = make_objective(config);
   check_arguments(config, a);
   watch_stop_signals();
-  const RunDirectory directory(config.run.dir);
+  RunDirectory directory(config.run.dir);
   try {
     return train(config, a, data, objective, directory);
   } catch (const Error& error) {
-    std::fprintf(directory.log(), "dew: error: %s\n", one_line(error.what()).c_str());
+    log_if_possible(directory.log(), error);
     throw;
   }
 }

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cmath>
 #include <cstring>
+#include <set>
 #include <thread>
 
 #include "dew/base/error.h"
@@ -76,6 +77,7 @@ Stepper::Stepper(const LMObjective& objective, const Optimizer& optimizer, const
     : Stepper(objective, shape, training_module(objective, optimizer, shape, compute),
               state_arrays(objective.params(), optimizer), backend, dump) {
   optimizer_ = optimizer;
+  trains_ = true;
 }
 
 Stepper::Stepper(const LMObjective& objective, const StepShape& shape, DType compute,
@@ -195,16 +197,41 @@ std::vector<Stepper::Array> Stepper::arrays() {
   return out;
 }
 
-void Stepper::save(CheckpointWriter& writer) {
-  const std::vector<Array> all = arrays();
-  for (const Array& a : all)
-    writer.declare(
-        {.name = a.name, .dtype = DType::f32, .shape = a.shape, .axes = a.axes, .pieces = {}});
-  for (const Array& a : all) writer.add(a.name, a.bytes);
+std::vector<WholeTensor> Stepper::state() {
+  std::vector<WholeTensor> out;
+  for (Array& a : arrays()) {
+    out.push_back({{.name = std::move(a.name),
+                    .dtype = DType::f32,
+                    .shape = std::move(a.shape),
+                    .axes = std::move(a.axes),
+                    .pieces = {}},
+                   a.bytes});
+  }
+  return out;
 }
 
 void Stepper::restore(const CheckpointReader& reader) {
-  for (const Array& a : arrays()) reader.read(reader.require(a.name, DType::f32, a.shape), a.bytes);
+  const std::vector<Array> all = arrays();
+  std::vector<std::string> problems;
+  std::set<std::string_view> known;
+  for (const Array& a : all) {
+    known.insert(a.name);
+    const TensorRecord* t = reader.find(a.name);
+    if (t == nullptr) {
+      problems.push_back(format("'{}' is missing", a.name));
+    } else if (t->dtype != DType::f32 || t->shape != a.shape) {
+      problems.push_back(format("'{}' is {}[{}], but f32[{}] is needed", a.name, name(t->dtype),
+                                join(t->shape), join(a.shape)));
+    }
+  }
+  for (const TensorRecord& t : reader.tensors()) {
+    if (trains_ && !known.contains(t.name)) problems.push_back(format("'{}' has no place", t.name));
+  }
+  if (!problems.empty()) {
+    fail(ErrorCode::checkpoint, format("'{}' does not hold this state: {}", reader.path().string(),
+                                       fmt::join(problems, "; ")));
+  }
+  for (const Array& a : all) reader.read(*reader.find(a.name), a.bytes);
 }
 
 }  // namespace dew

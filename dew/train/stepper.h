@@ -72,9 +72,10 @@ class Stepper {
   };
   std::vector<Array> arrays();
 
-  void save(CheckpointWriter& writer);
-  // Reads every array of the state; a missing one, or one of another shape or type, is an error
-  // that names it.
+  // The same for a checkpoint.
+  std::vector<WholeTensor> state();
+  // Reads every array of the state. Missing ones, ones of another shape or type, and, into a
+  // stepper for training, ones that its state has no place for are an error that names them all.
   void restore(const CheckpointReader& reader);
 
   const Executable& executable() const { return *executable_; }
@@ -92,6 +93,7 @@ class Stepper {
   LMObjective objective_;
   Optimizer optimizer_;
   StepShape shape_;
+  bool trains_ = false;
   RandomKey key_;
   std::vector<StateArray> state_;
   std::unique_ptr<Executable> executable_;
