@@ -2,6 +2,7 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -40,11 +41,11 @@ bool faulted(FileCall call, const Path& path) {
   return error != 0;
 }
 
-int sys_create(const Path& path) {
+int sys_create(const Path& path, int how) {
   if (faulted(FileCall::create, path)) return -1;
   int fd = -1;
   do {
-    fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | how, 0666);
   } while (fd < 0 && errno == EINTR);
   return fd;
 }
@@ -56,6 +57,16 @@ ssize_t sys_write(int fd, std::span<const std::byte> bytes, const Path& path) {
     n = ::write(fd, bytes.data(), std::min(bytes.size(), kMaxTransfer));
   } while (n < 0 && errno == EINTR);
   return n;
+}
+
+// All of it, or the errno that stopped it.
+int write_all(int fd, std::span<const std::byte> bytes, const Path& path) {
+  while (!bytes.empty()) {
+    const ssize_t n = sys_write(fd, bytes, path);
+    if (n < 0) return errno;
+    bytes = bytes.subspan(static_cast<std::size_t>(n));
+  }
+  return 0;
 }
 
 int sys_sync(int fd, const Path& path) {
@@ -167,7 +178,7 @@ std::size_t FileReader::read(std::span<std::byte> out) {
 }
 
 FileWriter::FileWriter(Path path, ErrorCode code)
-    : path_(std::move(path)), code_(code), fd_(sys_create(path_)) {
+    : path_(std::move(path)), code_(code), fd_(sys_create(path_, O_TRUNC)) {
   if (fd_ < 0) fail_errno(code_, "create", path_, errno);
   buffer_.reserve(kWriteBuffer);
 }
@@ -179,21 +190,23 @@ FileWriter::~FileWriter() {
 void FileWriter::write(std::span<const std::byte> bytes) {
   DEW_CHECK(fd_ >= 0, path_.string());
   bytes_written_ += static_cast<std::int64_t>(bytes.size());
-  while (!bytes.empty()) {
-    const std::size_t n = std::min(bytes.size(), kWriteBuffer - buffer_.size());
-    buffer_.insert(buffer_.end(), bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(n));
-    bytes = bytes.subspan(n);
-    if (buffer_.size() == kWriteBuffer) flush();
+  if (buffer_.size() + bytes.size() >= kWriteBuffer) {
+    flush();
+    // What would fill the buffer alone is not copied into it.
+    const std::size_t direct = bytes.size() / kWriteBuffer * kWriteBuffer;
+    write_through(bytes.first(direct));
+    bytes = bytes.subspan(direct);
   }
+  buffer_.insert(buffer_.end(), bytes.begin(), bytes.end());
+}
+
+void FileWriter::write_through(std::span<const std::byte> bytes) {
+  const int error = write_all(fd_, bytes, path_);
+  if (error != 0) fail_errno(code_, "write", path_, error);
 }
 
 void FileWriter::flush() {
-  std::span<const std::byte> rest = buffer_;
-  while (!rest.empty()) {
-    const ssize_t n = sys_write(fd_, rest, path_);
-    if (n < 0) fail_errno(code_, "write", path_, errno);
-    rest = rest.subspan(static_cast<std::size_t>(n));
-  }
+  write_through(buffer_);
   buffer_.clear();
 }
 
@@ -208,6 +221,31 @@ void FileWriter::close() {
   DEW_CHECK(fd_ >= 0, path_.string());
   flush();
   if (::close(std::exchange(fd_, -1)) != 0) fail_errno(code_, "close", path_, errno);
+}
+
+FileAppender::FileAppender(Path path, ErrorCode code)
+    : path_(std::move(path)), code_(code), fd_(sys_create(path_, O_APPEND)) {
+  if (fd_ < 0) fail_errno(code_, "open", path_, errno);
+}
+
+FileAppender::~FileAppender() { ::close(fd_); }
+
+void FileAppender::append(std::string_view record) {
+  const off_t before = ::lseek(fd_, 0, SEEK_END);
+  const int error = write_all(fd_, std::as_bytes(std::span(record)), path_);
+  if (error == 0) return;
+  // A pipe or a device (EINVAL) has no place to go back to, and nobody who reads it again.
+  if (before >= 0 && ::ftruncate(fd_, before) != 0 && errno != EINVAL) {
+    fail(code_, format("cannot write '{}': {}; a part of a record may be left at its end",
+                       path_.string(), std::generic_category().message(error)));
+  }
+  fail_errno(code_, "write", path_, error);
+}
+
+bool FileAppender::take() {
+  if (::flock(fd_, LOCK_EX | LOCK_NB) == 0) return true;
+  if (errno != EWOULDBLOCK) fail_errno(code_, "lock", path_, errno);
+  return false;
 }
 
 void replace_file(const Path& path, ErrorCode code,

@@ -1,6 +1,6 @@
-// Files: read-only maps, sequential reading and writing, atomic replacement. Every failing call is
-// an Error under the code that the caller names, with what was tried, the path and the system's
-// reason. All offsets are 64 bits wide.
+// Files: read-only maps, sequential reading and writing, appending, atomic replacement. Every
+// failing call is an Error under the code that the caller names, with what was tried, the path and
+// the system's reason. All offsets are 64 bits wide.
 #pragma once
 
 #include <cstddef>
@@ -78,6 +78,7 @@ class FileWriter {
   void close();
 
  private:
+  void write_through(std::span<const std::byte> bytes);
   void flush();
 
   Path path_;
@@ -85,6 +86,26 @@ class FileWriter {
   int fd_;
   std::int64_t bytes_written_ = 0;
   std::vector<std::byte> buffer_;
+};
+
+// Appends records to a file, made where missing, which nobody else changes meanwhile. Each record
+// is in the file when the call returns; of one that fails, nothing stays.
+class FileAppender {
+ public:
+  FileAppender(Path path, ErrorCode code);
+  FileAppender(const FileAppender&) = delete;
+  FileAppender& operator=(const FileAppender&) = delete;
+  ~FileAppender();
+
+  void append(std::string_view record);
+  // Takes the file for this process: false if another one has taken it. It is free again when this
+  // object or its process ends, however it ends.
+  bool take();
+
+ private:
+  Path path_;
+  ErrorCode code_;
+  int fd_;
 };
 
 // `path` holds all of `bytes` or what it held before, whatever happens: written to `path`.partial,

@@ -2,10 +2,12 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <csignal>
 #include <string>
 #include <thread>
 #include <utility>
@@ -103,6 +105,48 @@ TEST(FileWriter, Errors) {
                        full.finish();
                      }),
             "cannot write '/dev/full': No space left on device");
+}
+
+TEST(FileAppender, AddsToWhatIsThere) {
+  const TemporaryDirectory directory;
+  FileAppender(directory / "a", kCode).append("one\n");
+  FileAppender again(directory / "a", kCode);
+  again.append("two\n");
+  EXPECT_EQ(read_text(directory / "a"), "one\ntwo\n");
+  EXPECT_THAT(error_of(kCode, [&] { FileAppender(directory / "no/a", kCode); }),
+              HasSubstr("cannot open '"));
+  EXPECT_EQ(error_of(kCode, [] { FileAppender("/dev/full", kCode).append("text"); }),
+            "cannot write '/dev/full': No space left on device");
+}
+
+// A disk that is full in the middle of a record: limits of file sizes behave the same.
+TEST(FileAppender, NothingOfARecordThatFailsStays) {
+  const TemporaryDirectory directory;
+  FileAppender file(directory / "a", kCode);
+  file.append("one\n");
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
+  const auto old_handler = std::signal(SIGXFSZ, SIG_IGN);
+  const rlimit small = {.rlim_cur = 10, .rlim_max = before.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &small), 0);
+  const std::string message = error_of(kCode, [&] { file.append("a longer record\n"); });
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &before), 0);
+  std::signal(SIGXFSZ, old_handler);
+  EXPECT_THAT(message, HasSubstr("File too large"));
+  EXPECT_EQ(read_text(directory / "a"), "one\n");
+  file.append("two\n");
+  EXPECT_EQ(read_text(directory / "a"), "one\ntwo\n");
+}
+
+TEST(FileAppender, IsTakenByOne) {
+  const TemporaryDirectory directory;
+  FileAppender other(directory / "a", kCode);
+  {
+    FileAppender one(directory / "a", kCode);
+    EXPECT_TRUE(one.take());
+    EXPECT_FALSE(other.take());
+  }
+  EXPECT_TRUE(other.take());
 }
 
 TEST(ReadFile, ReadsFilesAndPipesUpToALimit) {

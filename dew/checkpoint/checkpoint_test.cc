@@ -184,6 +184,22 @@ TEST(Checkpoint, DamagedTensorsAreNamed) {
   EXPECT_EQ(read(reader, "opt/m/a", {{0, 0}, {3, 4}}), Sample().part("opt/m/a", {{0, 0}, {3, 4}}));
 }
 
+TEST(Checkpoint, AllDamageIsNamedTogether) {
+  const TempDir dir;
+  const Path path = Sample().write(dir.path());
+  const CheckpointReader before(path);
+  for (const char* name : {"params/a", "opt/m/a"}) {
+    const StoredPiece piece = before.find(name)->pieces[0];
+    std::string text = read_text(path / piece.file);
+    text[static_cast<std::size_t>(piece.offset)] ^= 1;
+    write_text(path / piece.file, text);
+  }
+  write_text(path / "tokenizer.json", "{\"b\":1}");
+  EXPECT_THAT(refusal([&] { CheckpointReader(path).verify_all(); }),
+              AllOf(HasSubstr("'params/a', piece [0:3,0:5,0:2]"), HasSubstr("'opt/m/a'"),
+                    HasSubstr("tokenizer.json' is damaged")));
+}
+
 TEST(Checkpoint, MissingAndTruncatedFiles) {
   const TempDir dir;
   const Path path = Sample().write(dir.path(), 400, {.shard_bytes = 128});

@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <charconv>
+#include <set>
 #include <utility>
 
 #include "dew/base/format.h"
-#include "dew/checkpoint/reader.h"
 
 namespace dew {
 namespace {
@@ -30,7 +30,8 @@ std::vector<CheckpointEntry> candidates(const Path& directory) {
   for (const std::string& name : list_directory(directory, kCode)) {
     const auto step = parse_step(name);
     if (step && file_kind(directory / name, kCode) == FileKind::directory) {
-      entries.push_back({.step = *step, .path = directory / name, .problem = {}, .run = {}});
+      entries.push_back(
+          {.step = *step, .path = directory / name, .problem = {}, .run = {}, .eval_loss = {}});
     }
   }
   std::stable_sort(
@@ -39,18 +40,21 @@ std::vector<CheckpointEntry> candidates(const Path& directory) {
   return entries;
 }
 
-void examine(CheckpointEntry& entry, Verify verify) {
+// Opens it where it is complete; otherwise the entry says why it is not.
+std::unique_ptr<CheckpointReader> examine(CheckpointEntry& entry, Verify verify) {
   try {
-    const CheckpointReader reader(entry.path);
-    const std::int64_t step = reader.info().clocks.step;
+    auto reader = std::make_unique<CheckpointReader>(entry.path);
+    const std::int64_t step = reader->info().clocks.step;
     if (step != entry.step) {
-      entry.problem = format("'{}' holds step {}", entry.path.string(), step);
-      return;
+      fail(kCode, format("'{}' holds step {}", entry.path.string(), step));
     }
-    if (verify == Verify::everything) reader.verify_all();
-    entry.run = reader.info().run;
+    if (verify == Verify::everything) reader->verify_all();
+    entry.run = reader->info().run;
+    entry.eval_loss = reader->info().eval_loss;
+    return reader;
   } catch (const Error& error) {
     entry.problem = error.what();
+    return nullptr;
   }
 }
 
@@ -58,6 +62,32 @@ Path partial_of(const Path& path) {
   Path partial = path;
   partial += kPartialSuffix;
   return partial;
+}
+
+// The first `count` of `all`, or all.
+std::vector<CheckpointEntry> first_ones(std::vector<CheckpointEntry> all, std::int64_t count) {
+  if (std::ssize(all) > count) all.erase(all.begin() + count, all.end());
+  return all;
+}
+
+// Those that no rule keeps. `all` are complete and ascend.
+std::vector<CheckpointEntry> unwanted(std::vector<CheckpointEntry> all, const Retention& retention,
+                                      std::int64_t step) {
+  std::set<Path> kept;
+  const auto keep = [&](const std::vector<CheckpointEntry>& entries) {
+    for (const CheckpointEntry& entry : entries) kept.insert(entry.path);
+  };
+  const std::vector<CheckpointEntry> newest(all.rbegin(), all.rend());
+  keep(first_ones(newest, retention.newest));
+  std::vector<CheckpointEntry> best = newest;
+  std::erase_if(best, [](const CheckpointEntry& entry) { return !entry.eval_loss; });
+  std::ranges::stable_sort(best, {}, [](const CheckpointEntry& entry) { return *entry.eval_loss; });
+  keep(first_ones(std::move(best), retention.best));
+  std::erase_if(all, [&](const CheckpointEntry& entry) {
+    const bool milestone = retention.every > 0 && entry.step % retention.every == 0;
+    return milestone || entry.step == step || kept.contains(entry.path);
+  });
+  return all;
 }
 
 }  // namespace
@@ -74,8 +104,8 @@ NewestCheckpoint newest_checkpoint(const Path& directory, Verify verify) {
   NewestCheckpoint newest;
   std::vector<CheckpointEntry> entries = candidates(directory);
   for (auto entry = entries.rbegin(); entry != entries.rend(); ++entry) {
-    examine(*entry, verify);
-    if (entry->complete()) {
+    newest.reader = examine(*entry, verify);
+    if (newest.reader != nullptr) {
       newest.found = std::move(*entry);
       break;
     }
@@ -84,9 +114,13 @@ NewestCheckpoint newest_checkpoint(const Path& directory, Verify verify) {
   return newest;
 }
 
+std::string passed_over(const CheckpointEntry& entry) {
+  return format("step {} is passed over: {}", entry.step, entry.problem);
+}
+
 Path checkpoints_of_run(const Path& run_directory) { return run_directory / "checkpoints"; }
 
-Path resolve_checkpoint(const Path& model) {
+Path resolve_checkpoint(const Path& model, const std::function<void(const std::string&)>& warn) {
   if (file_kind(model, kCode) == FileKind::missing) {
     fail(kCode, format("'{}' does not exist", model.string()),
          "give a run directory, a checkpoint directory inside it, or a Hugging Face model "
@@ -94,7 +128,12 @@ Path resolve_checkpoint(const Path& model) {
   }
   if (file_kind(model / kManifestName, kCode) != FileKind::missing) return model;
   const NewestCheckpoint newest = newest_checkpoint(checkpoints_of_run(model));
-  if (newest.found) return newest.found->path;
+  if (newest.found) {
+    for (const CheckpointEntry& entry : newest.skipped) {
+      if (warn) warn(passed_over(entry));
+    }
+    return newest.found->path;
+  }
   if (!newest.skipped.empty()) {
     fail(kCode, format("'{}' has no complete checkpoint; the newest: {}", model.string(),
                        newest.skipped.front().problem));
@@ -103,22 +142,20 @@ Path resolve_checkpoint(const Path& model) {
                      model.string(), kManifestName));
 }
 
-std::vector<Path> apply_retention(const Path& directory, std::int64_t keep,
-                                  const std::string& run) {
-  std::vector<Path> removed;
-  if (keep <= 0) return removed;
+std::vector<Path> apply_retention(const Path& directory, const Retention& retention,
+                                  const std::string& run, std::int64_t step) {
+  if (retention.newest <= 0) return {};
   std::vector<CheckpointEntry> mine = list_checkpoints(directory);
   std::erase_if(mine, [&](const CheckpointEntry& entry) {
-    return !entry.complete() || (!run.empty() && entry.run != run);
+    return !entry.complete() || entry.run != run || entry.step > step;
   });
-  const auto count = static_cast<std::int64_t>(mine.size());
-  for (std::int64_t i = 0; i < count - keep; ++i) {
-    const Path& path = mine[static_cast<std::size_t>(i)].path;
+  std::vector<Path> removed;
+  for (const CheckpointEntry& entry : unwanted(std::move(mine), retention, step)) {
     // Renamed first, so that one half removed is never met under its name.
-    remove_quietly(partial_of(path));
-    rename_file(path, partial_of(path), kCode);
-    remove_quietly(partial_of(path));
-    removed.push_back(path);
+    remove_quietly(partial_of(entry.path));
+    rename_file(entry.path, partial_of(entry.path), kCode);
+    remove_quietly(partial_of(entry.path));
+    removed.push_back(entry.path);
   }
   if (!removed.empty()) sync_directory(directory, kCode);
   return removed;

@@ -7,12 +7,15 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "dew/base/file.h"
 #include "dew/checkpoint/manifest.h"
+#include "dew/checkpoint/reader.h"
 
 namespace dew {
 
@@ -24,8 +27,9 @@ std::string step_name(std::int64_t step);  // "step_00000400"
 struct CheckpointEntry {
   std::int64_t step = 0;
   Path path;
-  std::string problem;  // why it is not complete; empty: it is
-  std::string run;      // that wrote it, where complete
+  std::string problem;              // why it is not complete; empty: it is
+  std::string run;                  // that wrote it, where complete
+  std::optional<double> eval_loss;  // of its state, where complete and evaluated
 
   bool complete() const { return problem.empty(); }
 };
@@ -40,21 +44,34 @@ std::vector<CheckpointEntry> list_checkpoints(const Path& directory,
 
 struct NewestCheckpoint {
   std::optional<CheckpointEntry> found;
-  std::vector<CheckpointEntry> skipped;  // newer ones that are not complete, newest first
+  std::unique_ptr<CheckpointReader> reader;  // of `found`, nullptr without it; as far verified
+  std::vector<CheckpointEntry> skipped;      // newer ones that are not complete, newest first
 };
 NewestCheckpoint newest_checkpoint(const Path& directory, Verify verify = Verify::structure);
 
 // The checkpoint that a path given by a user means: itself, or the newest complete one of a run
-// directory. Throws ErrorCode::checkpoint, naming what was found instead.
-Path resolve_checkpoint(const Path& model);
+// directory; `warn` gets a line for each newer one that is not. Throws ErrorCode::checkpoint,
+// naming what was found instead.
+Path resolve_checkpoint(const Path& model,
+                        const std::function<void(const std::string&)>& warn = {});
+// Such a line: "step 400 is passed over: ...".
+std::string passed_over(const CheckpointEntry& entry);
 // The directory of the checkpoints of a run.
 Path checkpoints_of_run(const Path& run_directory);
 
-// Removes all but the newest `keep` complete checkpoints of the run `run` (all complete ones if
-// empty); 0 keeps all. Never touches what it cannot read as complete, what another run wrote, or
-// the newest complete one. Call it after a commit. Returns what it removed.
-std::vector<Path> apply_retention(const Path& directory, std::int64_t keep,
-                                  const std::string& run = {});
+// Which checkpoints stay: those that any of the rules wants.
+struct Retention {
+  std::int64_t newest = 3;  // so many of the newest; 0: all
+  std::int64_t best = 0;    // so many with the lowest eval_loss, of equal ones the newer
+  std::int64_t every = 0;   // those whose step is a multiple of it; 0: none
+};
+
+// Removes the other complete checkpoints of the run `run`. Call it after the commit of `step`. It
+// never touches `step` itself, later ones (left from before the run was resumed from an earlier
+// state; they do not count either), what it cannot read as complete, or what another run wrote.
+// Returns what it removed.
+std::vector<Path> apply_retention(const Path& directory, const Retention& retention,
+                                  const std::string& run, std::int64_t step);
 
 // Removes what killed writers left. REQUIRES: no other writer is at work in the directory.
 void clean_leftovers(const Path& directory);

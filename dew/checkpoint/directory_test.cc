@@ -12,9 +12,11 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-void write_small(const Path& directory, std::int64_t step, const std::string& run = "mine") {
+void write_small(const Path& directory, std::int64_t step, const std::string& run = "mine",
+                 std::optional<double> eval_loss = {}) {
   CheckpointInfo info = sample_info(step);
   info.run = run;
+  info.eval_loss = eval_loss;
   CheckpointWriter writer(directory, info);
   writer.declare(tensor("params/a", DType::f32, {4}));
   writer.add("params/a", ramp(4));
@@ -80,20 +82,20 @@ TEST(CheckpointDirectory, TheNewestCompleteOneWins) {
 TEST(CheckpointDirectory, RetentionGoesByStep) {
   const TempDir dir;
   for (const std::int64_t step : {9, 10, 11, 8}) write_small(dir.path(), step);  // 8 is youngest
-  EXPECT_THAT(apply_retention(dir.path(), 2),
+  EXPECT_THAT(apply_retention(dir.path(), {.newest = 2}, "mine", 11),
               ElementsAre(dir / "step_00000008", dir / "step_00000009"));
   EXPECT_THAT(names(dir.path()), ElementsAre("step_00000010", "step_00000011"));
-  EXPECT_THAT(apply_retention(dir.path(), 2), IsEmpty());
+  EXPECT_THAT(apply_retention(dir.path(), {.newest = 2}, "mine", 11), IsEmpty());
 }
 
 TEST(CheckpointDirectory, RetentionOfZeroAndOne) {
   const TempDir dir;
   for (std::int64_t step = 1; step <= 3; ++step) write_small(dir.path(), step);
-  EXPECT_THAT(apply_retention(dir.path(), 0), IsEmpty());
-  EXPECT_THAT(apply_retention(dir.path(), -1), IsEmpty());
-  EXPECT_EQ(apply_retention(dir.path(), 1).size(), 2u);
+  EXPECT_THAT(apply_retention(dir.path(), {.newest = 0}, "mine", 4), IsEmpty());
+  EXPECT_THAT(apply_retention(dir.path(), {.newest = -1}, "mine", 4), IsEmpty());
+  EXPECT_EQ(apply_retention(dir.path(), {.newest = 1}, "mine", 4).size(), 2u);
   EXPECT_THAT(names(dir.path()), ElementsAre("step_00000003"));
-  EXPECT_THAT(apply_retention(dir.path(), 1), IsEmpty());
+  EXPECT_THAT(apply_retention(dir.path(), {.newest = 1}, "mine", 4), IsEmpty());
 }
 
 TEST(CheckpointDirectory, RetentionLeavesWhatIsNotIts) {
@@ -103,7 +105,7 @@ TEST(CheckpointDirectory, RetentionLeavesWhatIsNotIts) {
   create_directory(dir / "step_00000000", ErrorCode::internal);
   write_text(dir / "notes.txt", "mine");
   remove_quietly(dir / "step_00000001" / kManifestName);
-  apply_retention(dir.path(), 1, "mine");
+  apply_retention(dir.path(), {.newest = 1}, "mine", 100);
   EXPECT_THAT(names(dir.path()), ElementsAre("notes.txt", "step_00000000", "step_00000001",
                                              "step_00000004", "step_00000100"));
 }
@@ -114,8 +116,35 @@ TEST(CheckpointDirectory, RetentionCountsCompleteOnes) {
   for (std::int64_t step = 1; step <= 4; ++step) write_small(dir.path(), step);
   write_text(dir / "step_00000003" / kManifestName, "{}");
   remove_quietly(dir / "step_00000004" / "shard-00000-00000.safetensors");
-  EXPECT_EQ(apply_retention(dir.path(), 1).size(), 1u);
+  EXPECT_EQ(apply_retention(dir.path(), {.newest = 1}, "mine", 4).size(), 1u);
   EXPECT_EQ(newest_checkpoint(dir.path()).found->step, 2);
+}
+
+TEST(CheckpointDirectory, RetentionKeepsTheBestAndMilestones) {
+  const TempDir dir;
+  const std::optional<double> losses[] = {3.0, 2.0, std::nullopt, 2.0, 2.5, 4.0, std::nullopt};
+  for (std::int64_t step = 1; step <= 7; ++step) {
+    write_small(dir.path(), step, "mine", losses[step - 1]);
+  }
+  // 7 and 6 are the newest, 4 and 2 (of equal ones the newer first) the best, 3 and 6 milestones.
+  EXPECT_THAT(apply_retention(dir.path(), {.newest = 2, .best = 2, .every = 3}, "mine", 7),
+              ElementsAre(dir / "step_00000001", dir / "step_00000005"));
+  EXPECT_THAT(apply_retention(dir.path(), {.newest = 1, .best = 1, .every = 0}, "mine", 7),
+              ElementsAre(dir / "step_00000002", dir / "step_00000003", dir / "step_00000006"));
+  EXPECT_THAT(steps(list_checkpoints(dir.path())), ElementsAre(4, 7));
+}
+
+// A run that went back to step 20 because 30 and 40 were damaged must not lose what it writes to
+// them, however whole they look.
+TEST(CheckpointDirectory, RetentionDoesNotCountLaterOnes) {
+  const TempDir dir;
+  for (const std::int64_t step : {10, 20, 30, 40}) write_small(dir.path(), step);
+  damage(dir / "step_00000030");
+  damage(dir / "step_00000040");
+  write_small(dir.path(), 25);
+  EXPECT_THAT(apply_retention(dir.path(), {.newest = 1}, "mine", 25),
+              ElementsAre(dir / "step_00000010", dir / "step_00000020"));
+  EXPECT_EQ(newest_checkpoint(dir.path(), Verify::everything).found->step, 25);
 }
 
 TEST(CheckpointDirectory, LeftoversAreIgnoredAndCleaned) {
@@ -151,7 +180,10 @@ TEST(CheckpointDirectory, PathsOfUsers) {
   EXPECT_EQ(resolve_checkpoint(run), newest);
   EXPECT_EQ(resolve_checkpoint(newest), newest);
   remove_quietly(newest / kManifestName);
-  EXPECT_EQ(resolve_checkpoint(run), checkpoints_of_run(run) / "step_00000005");
+  std::vector<std::string> warnings;
+  EXPECT_EQ(resolve_checkpoint(run, [&](const std::string& w) { warnings.push_back(w); }),
+            checkpoints_of_run(run) / "step_00000005");
+  EXPECT_THAT(warnings, ElementsAre(HasSubstr("step 6 is passed over: ")));
   remove_quietly(checkpoints_of_run(run) / "step_00000005");
   EXPECT_THAT(refusal([&] { resolve_checkpoint(run); }), HasSubstr("no complete checkpoint"));
   EXPECT_THAT(refusal([&] { resolve_checkpoint(dir / "typo"); }), HasSubstr("does not exist"));

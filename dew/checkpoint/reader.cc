@@ -223,11 +223,27 @@ std::string CheckpointReader::read_extra_file(std::string_view name) const {
 }
 
 void CheckpointReader::verify_all() const {
-  for (const ShardFile& shard : manifest().shards) state_->verify_shard(shard);
-  for (const TensorRecord& tensor : manifest().tensors) {
-    for (std::size_t i = 0; i < tensor.pieces.size(); ++i) state_->piece_bytes(tensor, i);
+  std::vector<std::string> problems;
+  const auto attempt = [&](const auto& check) {
+    try {
+      check();
+    } catch (const Error& error) {
+      // What is wrong with a shard is met again with each of its pieces.
+      if (std::ranges::find(problems, error.what()) == problems.end()) {
+        problems.emplace_back(error.what());
+      }
+    }
+  };
+  for (const ShardFile& shard : manifest().shards) {
+    attempt([&] { state_->verify_shard(shard); });
   }
-  for (const ExtraFile& file : manifest().files) read_extra_file(file.name);
+  for (const TensorRecord& tensor : manifest().tensors) {
+    for (std::size_t i = 0; i < tensor.pieces.size(); ++i) {
+      attempt([&] { state_->piece_bytes(tensor, i); });
+    }
+  }
+  for (const ExtraFile& file : manifest().files) attempt([&] { read_extra_file(file.name); });
+  if (!problems.empty()) fail(kCode, format("{}", fmt::join(problems, "; ")));
 }
 
 }  // namespace dew

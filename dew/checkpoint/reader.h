@@ -52,6 +52,7 @@ class CheckpointReader {
   std::string read_extra_file(std::string_view name) const;
 
   // Compares every byte of every file with its digest, and the shards' headers with the manifest.
+  // The error names all that is wrong.
   void verify_all() const;
 
  private:

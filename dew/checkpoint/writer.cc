@@ -179,4 +179,14 @@ Path CheckpointWriter::commit() {
   return final_;
 }
 
+Path write_checkpoint(const Path& directory, const CheckpointInfo& info,
+                      std::span<const StateTensor> state) {
+  CheckpointWriter writer(directory, info);
+  for (const StateTensor& tensor : state) writer.declare(tensor.record);
+  for (const StateTensor& tensor : state) {
+    for (const auto& [box, bytes] : tensor.parts) writer.add(tensor.record.name, box, bytes);
+  }
+  return writer.commit();
+}
+
 }  // namespace dew

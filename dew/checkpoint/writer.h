@@ -21,6 +21,17 @@ struct WriterOptions {
   std::int64_t owner = 0;  // number of the process, part of the files' names
 };
 
+// An array of a state: what it is, and its bytes in parts that cover it once.
+struct StateTensor {
+  struct Part {
+    Box box;
+    std::span<const std::byte> bytes;
+  };
+
+  TensorRecord record;  // without pieces
+  std::vector<Part> parts;
+};
+
 // Everything goes into DIRECTORY/step_00000400.partial; commit() syncs it, writes the manifest
 // last, and renames. Every failure is an error that leaves older checkpoints alone; without
 // commit(), what was written is removed. Example:
@@ -69,5 +80,9 @@ class CheckpointWriter {
   ShardWriter shards_;
   bool replaces_ = false, committed_ = false;
 };
+
+// A checkpoint of these arrays. Returns its path.
+Path write_checkpoint(const Path& directory, const CheckpointInfo& info,
+                      std::span<const StateTensor> state);
 
 }  // namespace dew

@@ -107,10 +107,10 @@ int eval_command(const Arguments& arguments) {
   EvalArguments a;
   if (parse_eval(arguments, a)) return 0;
   require_standard_output();
+  Console console(stderr, stderr_options(a.verbosity));
   const Model model(a.model);
   const WindowData data = load_data(a, model);
   watch_stop_signals();
-  Console console(stderr, stderr_options(a.verbosity));
   const EvalResult result = evaluate(a, model, data, console);
   console.line(
       format("{} ids after the last whole window were not evaluated", data.val.ids_left()));

@@ -6,8 +6,10 @@
 #include "dew/base/format.h"
 #include "dew/base/json.h"
 #include "dew/checkpoint/directory.h"
+#include "dew/cli/cli.h"
 #include "dew/cli/model_files.h"
 #include "dew/hf/export.h"
+#include "dew/train/console.h"
 #include "dew/train/registers.h"
 
 namespace dew::cli {
@@ -60,7 +62,9 @@ Model::Model(const Path& path) {
     config_ = around(hf_->config());
     return;
   }
-  checkpoint_.emplace(resolve_checkpoint(path));
+  Console console(stderr, stderr_options({}));
+  checkpoint_.emplace(
+      resolve_checkpoint(path, [&](const std::string& line) { console.warning(line); }));
   config_ = config_of(*checkpoint_);
 }
 

@@ -26,6 +26,7 @@ TokenizerState tokenizer_of(const hf::Model& model);
 class Model {
  public:
   // Opens it: config and headers. Throws ErrorCode::checkpoint, naming what was found instead.
+  // Warns on standard error of each newer checkpoint of a run that is passed over.
   explicit Model(const Path& path);
 
   const models::TransformerConfig& config() const { return config_.model; }

@@ -1,10 +1,12 @@
 #include "dew/cli/reporter.h"
 
-#include <utility>
-
 #include "dew/base/format.h"
 
 namespace dew::cli {
+
+void Reporter::on_resume(const CheckpointInfo& from) { resume_(from); }
+
+void Reporter::on_begin(std::int64_t step) { begin_(step, metrics_); }
 
 void Reporter::on_step(std::int64_t step, std::int64_t target, double loss) {
   if (step == target) return console_.end_progress();
@@ -31,10 +33,7 @@ void Reporter::on_eval(std::int64_t step, const EvalResult& result) {
   if (metrics_) metrics_->add(step, result);
 }
 
-void Reporter::on_message(const std::string& line) {
-  if (begin_) std::exchange(begin_, nullptr)(metrics_);
-  console_.line(line);
-}
+void Reporter::on_message(const std::string& line) { console_.line(line); }
 
 void Reporter::on_warning(const std::string& line) { console_.warning(line); }
 

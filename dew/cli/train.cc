@@ -68,14 +68,17 @@ LMObjective make_objective(const TrainConfig& config) {
   const LMObjectiveOptions options{.seq_len = config.data.seq_len,
                                    .z_loss = config.objective.z_loss};
   LMObjective objective(models::CausalTransformer(config.model), options);
-  // Parameters, their gradients and the optimizer's state, before activations.
-  const double arrays = 2 + static_cast<double>(state_slots(config.optimizer).size());
+  // Parameters, the optimizer's state, gradients, and a copy to write, before activations.
+  const double state = 1 + static_cast<double>(state_slots(config.optimizer).size());
+  const bool copies = config.run.snapshots && config.run.checkpoint_every > 0;
+  const double arrays = 1 + (copies ? 2 : 1) * state;
   const double bytes = 4 * arrays * static_cast<double>(parameter_count(objective.params()));
   if (const double most = memory_bytes(); bytes > most) {
     fail(ErrorCode::usage,
          format("a model of {} parameters needs {}B to train, this machine has {}B",
                 parameter_count(objective.params()), short_number(bytes), short_number(most)),
-         "fewer or smaller layers need less");
+         copies ? "run.snapshots=false, fewer or smaller layers need less"
+                : "fewer or smaller layers need less");
   }
   return objective;
 }
@@ -109,17 +112,13 @@ FitOptions fit_options(const TrainConfig& config) {
 
 // ---- what is in the run's directory already
 
-// The checkpoint from which the trainer will go on, if there is one.
-std::optional<CheckpointInfo> find_earlier(const TrainConfig& config, const Path& checkpoints) {
+void refuse_earlier(const TrainConfig& config, const Path& checkpoints) {
   const NewestCheckpoint newest = newest_checkpoint(checkpoints);
-  if (!newest.found) return std::nullopt;
-  if (config.run.resume == "never") {
-    fail(ErrorCode::checkpoint,
-         format("'{}' holds a run at step {}, and run.resume is \"never\"", config.run.dir,
-                newest.found->step),
-         "give another run.dir, or move that one away");
-  }
-  return CheckpointReader(newest.found->path).info();
+  if (config.run.resume != "never" || !newest.found) return;
+  fail(ErrorCode::checkpoint,
+       format("'{}' holds a run at step {}, and run.resume is \"never\"", config.run.dir,
+              newest.found->step),
+       "give another run.dir, or move that one away");
 }
 
 // Keys that may not change are refused, all in one message; the result tells of the others.
@@ -196,22 +195,22 @@ struct RunInputs {
 };
 
 int train(const TrainConfig& config, const TrainArguments& a, const RunInputs& in,
-          const RunDirectory& directory) {
+          RunDirectory& directory) {
   ConsoleOptions console_options = stderr_options(a.verbosity);
-  console_options.log = directory.log();
+  console_options.log = &directory.log();
   Console console(stderr, console_options);
   console.detail(format("Model: {} parameters", parameter_count(in.objective.params())));
 
-  const auto earlier = find_earlier(config, directory.checkpoints());
+  refuse_earlier(config, directory.checkpoints());
   std::vector<std::string> changes;
-  if (earlier) changes = differences(*earlier, config);
-  if (!earlier && in.start) changes.push_back("Weights of " + config.run.init_from);
-  const auto begin = [&](std::optional<MetricsWriter>& metrics) {
+  const auto resume = [&](const CheckpointInfo& from) { changes = differences(from, config); };
+  const auto begin = [&](std::int64_t step, std::optional<MetricsWriter>& metrics) {
+    if (step == 0 && in.start) changes.push_back("Weights of " + config.run.init_from);
     write_file_atomic(directory.path() / "config.toml", to_toml(config), ErrorCode::checkpoint);
-    metrics.emplace(directory.path() / "metrics.jsonl", earlier ? earlier->clocks.step : 0);
+    metrics.emplace(directory.path() / "metrics.jsonl", step);
     for (const std::string& line : changes) console.line(line);
   };
-  Reporter reporter(console, begin);
+  Reporter reporter(console, resume, begin);
   const std::unique_ptr<Backend> backend = cpu_devices(*parse_devices(config.devices.spec));
   std::function<void(Stepper&)> first_parameters;
   if (in.start) first_parameters = [&](Stepper& stepper) { in.start->load(stepper); };
@@ -226,7 +225,10 @@ int train(const TrainConfig& config, const TrainArguments& a, const RunInputs& i
                    .accumulate = config.data.accumulate,
                    .micro_batch = config.data.micro_batch,
                    .checkpoints = directory.checkpoints(),
-                   .keep = config.run.keep,
+                   .retention = {.newest = config.run.keep,
+                                 .best = config.run.keep_best,
+                                 .every = config.run.keep_every},
+                   .snapshots = config.run.snapshots,
                    .resume = parse_resume(config.run.resume),
                    .about = about(config, in.data.meta),
                    .dump = a.dump,
@@ -240,6 +242,14 @@ int train(const TrainConfig& config, const TrainArguments& a, const RunInputs& i
   return 128 + stop_signal();
 }
 
+// Not to be written there is no second error: this one says already what is wrong.
+void log_if_possible(FileAppender& log, const Error& error) {
+  try {
+    log.append(format("dew: error: {}\n", one_line(error.what())));
+  } catch (const Error&) {
+  }
+}
+
 }  // namespace
 
 int train_command(const Arguments& arguments) {
@@ -251,11 +261,11 @@ int train_command(const Arguments& arguments) {
   check_arguments(config, objective, a);
   const std::optional<Model> start = starting_model(config);
   watch_stop_signals();
-  const RunDirectory directory(config.run.dir);
+  RunDirectory directory(config.run.dir);
   try {
     return train(config, a, {data, objective, start}, directory);
   } catch (const Error& error) {
-    std::fprintf(directory.log(), "dew: error: %s\n", one_line(error.what()).c_str());
+    log_if_possible(directory.log(), error);
     throw;
   }
 }

@@ -71,7 +71,7 @@ void DeviceProgram::walk() {
   }
 }
 
-const Placed& DeviceProgram::output(std::size_t i) const {
+const WalkedValue& DeviceProgram::output(std::size_t i) const {
   return placed_[at(whole_.outputs()[i].value)];
 }
 
@@ -228,7 +228,7 @@ Value DeviceProgram::reshard(int id, Value local, const Spec& from, const Spec& 
 // The value as `spec` asks; what was fetched before in this region is used again. A partial sum
 // that is only reduced stays reduced for all later uses.
 Value DeviceProgram::fetch(int id, const Spec& spec) {
-  Placed& value = placed(id);
+  WalkedValue& value = placed(id);
   if (value.spec == spec) return value.local;
   for (const Fetched& f : fetched_) {
     if (f.id == id && f.spec == spec) return f.local;

@@ -12,7 +12,7 @@
 namespace dew {
 
 // What one walk knows of a value.
-struct Placed {
+struct WalkedValue {
   Value local;       // in the device's program
   Spec spec;         // now
   DimAtoms defined;  // the dimensions it was defined with; what is like it takes these
@@ -48,7 +48,7 @@ class DeviceProgram {
   // All nodes.
   void walk();
   // How output `i` stands after the walk.
-  const Placed& output(std::size_t i) const;
+  const WalkedValue& output(std::size_t i) const;
   // Declares it, brought to `spec` first.
   void output(std::size_t i, const Spec& spec);
 
@@ -62,7 +62,7 @@ class DeviceProgram {
   };
 
   const ValueInfo& info(int id) const { return whole_.values()[static_cast<std::size_t>(id)]; }
-  Placed& placed(int id) { return placed_[static_cast<std::size_t>(id)]; }
+  WalkedValue& placed(int id) { return placed_[static_cast<std::size_t>(id)]; }
   const Mesh& mesh() const { return context_.placement.mesh; }
 
   void node(const Node& node);
@@ -94,7 +94,7 @@ class DeviceProgram {
   const std::int64_t trips_;
   const std::string top_;
   int loops_ = 0;
-  std::vector<Placed> placed_;
+  std::vector<WalkedValue> placed_;
   std::vector<Fetched> fetched_;  // within the region
   std::size_t inputs_ = 0;
 };

@@ -62,7 +62,7 @@ class Lowering {
   }
 
   Seen new_memory(const Type& local, const Dims& atoms, bool stacked, int loop) {
-    Layout layout = layout_of(local, atoms, stacked, atom_sizes_);
+    MemoryLayout layout = layout_of(local, atoms, stacked, atom_sizes_);
     layout.seen.view.buffer = new_buffer(layout.memory, loop);
     return std::move(layout.seen);
   }
@@ -470,7 +470,7 @@ class Lowering {
     void place(const ValueInfo& info) {
       atoms_ = lowering_.result_atoms(info);
       stacked_ = info.stacked;
-      const Layout layout = layout_of(info.type, atoms_, stacked_, lowering_.atom_sizes_);
+      const MemoryLayout layout = layout_of(info.type, atoms_, stacked_, lowering_.atom_sizes_);
       step_.group.shape = layout.memory.shape;
     }
 

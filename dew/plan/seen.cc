@@ -50,9 +50,9 @@ void remove_atom(Seen& x, std::int64_t atom) {
   x.strides.erase(x.strides.begin() + i);
 }
 
-Layout layout_of(const Type& local, const Dims& atoms, bool stacked, const Dims& atom_sizes) {
+MemoryLayout layout_of(const Type& local, const Dims& atoms, bool stacked, const Dims& atom_sizes) {
   const std::size_t before = stacked ? 1 : 0;  // local dimensions outside of the atoms
-  Layout out{.memory = local, .seen = {.view = {}, .atoms = atoms, .strides = {}}};
+  MemoryLayout out{.memory = local, .seen = {.view = {}, .atoms = atoms, .strides = {}}};
   Dims sizes;
   for (const std::int64_t a : atoms) sizes.push_back(atom_sizes[at(a)]);
   Dims& shape = out.memory.shape;

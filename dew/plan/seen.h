@@ -25,11 +25,11 @@ void remove_atom(Seen& x, std::int64_t atom);
 
 // Memory for a value: its shape [atoms.., local..], of a stack [layers, atoms.., local..], and the
 // value as seen there.
-struct Layout {
+struct MemoryLayout {
   Type memory;
   Seen seen;  // of buffer -1
 };
-Layout layout_of(const Type& local, const Dims& atoms, bool stacked, const Dims& atom_sizes);
+MemoryLayout layout_of(const Type& local, const Dims& atoms, bool stacked, const Dims& atom_sizes);
 
 // All devices' parts as one view: dimensions for `atoms` (0 strides for those that it lacks) before
 // the local ones, or behind the first one for a stack.

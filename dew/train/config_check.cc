@@ -83,7 +83,10 @@ void check_idle(TrainConfig& c, const ConfigWhere& where) {
   const bool rope = c.model.positions == "rope";
   const bool scaled = c.model.rope_scaling.type != "none";
   const bool llama3 = c.model.rope_scaling.type == "llama3";
+  const bool removes = c.run.keep > 0;
   const Idle keys[] = {
+      {"run.keep_best", removes && c.run.eval_every > 0, "run.keep and run.eval_every above 0"},
+      {"run.keep_every", removes, "run.keep above 0"},
       {"optimizer.momentum", sgd, "optimizer.name = \"sgd\""},
       {"optimizer.b1", !sgd, "optimizer.name = \"adamw\" or \"lion\""},
       {"optimizer.b2", !sgd, "optimizer.name = \"adamw\" or \"lion\""},

@@ -58,12 +58,35 @@ constexpr ConfigField kRun[] = {
      .on_resume = kFree,
      .doc = "newest checkpoints of this run that are kept; 0: all",
      .aliases = "save_total_limit max_to_keep"},
+    {.key = "keep_best",
+     .slot = SLOT(run.keep_best),
+     .range = kCount,
+     .on_resume = kFree,
+     .doc =
+         "besides, checkpoints with the lowest validation loss that are kept; only those of steps "
+         "that were evaluated have one",
+     .aliases = "save_best"},
+    {.key = "keep_every",
+     .slot = SLOT(run.keep_every),
+     .range = kCount,
+     .on_resume = kFree,
+     .doc = "besides, checkpoints of steps that are a multiple of it are kept; 0: none",
+     .aliases = "keep_period milestones"},
+    {.key = "snapshots",
+     .slot = SLOT(run.snapshots),
+     .on_resume = kFree,
+     .doc =
+         "steps go on while a checkpoint is written, from a copy of the state (adamw: 12 bytes a "
+         "parameter, 16 with an average); false: they wait, and nothing is copied",
+     .aliases = "async_save async_checkpoint"},
     {.key = "resume",
      .slot = SLOT(run.resume),
      .choices = "auto never must",
      .on_resume = kFree,
-     .doc = "go on from the newest complete checkpoint: if there is one, never, or it is an "
-            "error if there is none"},
+     .doc =
+         "auto: go on from the newest complete checkpoint if there is any, past damaged ones with "
+         "a warning; must: the newest one has to be there and undamaged; never: begin anew, in a "
+         "directory without checkpoints"},
     {.key = "init_from",
      .slot = SLOT(run.init_from),
      .on_resume = kFree,

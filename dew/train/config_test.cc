@@ -353,6 +353,7 @@ Overrides changed(const std::string& key, const ConfigField& field) {
         "model.rope_scaling={type='llama3', factor=8, low_freq_factor=2, high_freq_factor=5, "
         "original_max_seq_len=9}"};
   }
+  if (key == "run.keep_best") return {key + "=7", "run.eval_every=7"};
   TrainConfig c = with({});
   const ConfigSlot slot = field.slot(c);
   if (std::holds_alternative<bool*>(slot))

@@ -31,10 +31,8 @@ void put(std::FILE* stream, std::string_view text) {
   std::fwrite(text.data(), 1, text.size(), stream);
 }
 
-void copy_to_log(std::FILE* log, std::string_view prefix, std::string_view text) {
-  if (log == nullptr) return;
-  put(log, format("{}{}\n", prefix, text));
-  std::fflush(log);
+void copy_to_log(FileAppender* log, std::string_view prefix, std::string_view text) {
+  if (log != nullptr) log->append(format("{}{}\n", prefix, text));
 }
 
 std::string cells(double fraction) {
@@ -78,20 +76,20 @@ void Console::draw_bar() {
 
 void Console::line(std::string_view text) {
   const std::scoped_lock lock(mutex_);
-  copy_to_log(options_.log, "", text);
   if (!options_.quiet) write(text, "");
+  copy_to_log(options_.log, "", text);
 }
 
 void Console::detail(std::string_view text) {
   const std::scoped_lock lock(mutex_);
-  copy_to_log(options_.log, "", text);
   if (options_.verbose && !options_.quiet) write(text, "");
+  copy_to_log(options_.log, "", text);
 }
 
 void Console::warning(std::string_view text) {
   const std::scoped_lock lock(mutex_);
-  copy_to_log(options_.log, "warning: ", text);
   write(format("warning: {}", text), kYellow);
+  copy_to_log(options_.log, "warning: ", text);
 }
 
 void Console::begin(const Progress& p, double now) {

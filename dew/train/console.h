@@ -7,15 +7,18 @@
 #include <string>
 #include <string_view>
 
+#include "dew/base/file.h"
+
 namespace dew {
 
 struct ConsoleOptions {
-  bool terminal = false;     // a bar that is drawn over itself; otherwise plain lines only
-  bool color = false;        // warnings and the bar
-  bool quiet = false;        // warnings only
-  bool verbose = false;      // details too
-  int width = 80;            // of the terminal
-  std::FILE* log = nullptr;  // gets every line as well, details too, whatever the rest says
+  bool terminal = false;  // a bar that is drawn over itself; otherwise plain lines only
+  bool color = false;     // warnings and the bar
+  bool quiet = false;     // warnings only
+  bool verbose = false;   // details too
+  int width = 80;         // of the terminal
+  // Gets every line as well, details too, whatever the rest says.
+  FileAppender* log = nullptr;
   // Seconds since some moment; empty: the steady clock. Tests have their own.
   double (*clock)() = nullptr;
 };
@@ -24,8 +27,8 @@ struct ConsoleOptions {
 // environment variables, nullptr where unset; who calls reads them.
 ConsoleOptions console_options(std::FILE* stream, const char* no_color, const char* term);
 
-// Lines may come from any thread. A line that cannot be written is lost, so a closed terminal ends
-// no run.
+// Lines may come from any thread. A line that the stream does not take is lost, so a closed
+// terminal ends no run; one that the log does not take is the log's error.
 class Console {
  public:
   Console(std::FILE* stream, const ConsoleOptions& options);

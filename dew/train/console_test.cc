@@ -13,6 +13,8 @@
 #include <thread>
 #include <vector>
 
+#include "dew/base/file_test_support.h"
+
 namespace dew {
 namespace {
 
@@ -72,19 +74,27 @@ TEST(Console, QuietAndVerbose) {
 }
 
 TEST(Console, TheLogGetsEverythingPlain) {
-  std::FILE* log = std::tmpfile();
+  const TemporaryDirectory directory;
+  FileAppender log(directory / "log.txt", ErrorCode::checkpoint);
   {
-    Screen screen({.terminal = true, .color = true, .quiet = true, .log = log});
+    Screen screen({.terminal = true, .color = true, .quiet = true, .log = &log});
     screen->line("a");
     screen->detail("b");
     screen->warning("c");
     screen->progress({.what = "step", .unit = "steps", .done = 1, .total = 2});
   }
-  std::rewind(log);
-  std::string text(100, '\0');
-  text.resize(std::fread(text.data(), 1, text.size(), log));
-  std::fclose(log);
-  EXPECT_EQ(text, "a\nb\nwarning: c\n");
+  EXPECT_EQ(read_text(directory / "log.txt"), "a\nb\nwarning: c\n");
+}
+
+// A full disk is an error, but what there is to say is on the screen.
+TEST(Console, ALogThatIsFullIsAnError) {
+  FileAppender log("/dev/full", ErrorCode::checkpoint);
+  Screen screen({.log = &log});
+  EXPECT_THAT(error_of(ErrorCode::checkpoint, [&] { screen->line("a"); }),
+              HasSubstr("No space left"));
+  EXPECT_THAT(error_of(ErrorCode::checkpoint, [&] { screen->warning("b"); }),
+              HasSubstr("/dev/full"));
+  EXPECT_EQ(screen.take(), "a\nwarning: b\n");
 }
 
 TEST(Console, ProgressInAFileIsALineNowAndThen) {

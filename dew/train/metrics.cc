@@ -1,15 +1,9 @@
 #include "dew/train/metrics.h"
 
-#include <fcntl.h>
-#include <unistd.h>
-
-#include <cerrno>
 #include <cmath>
 #include <limits>
 #include <optional>
 #include <string_view>
-#include <system_error>
-#include <utility>
 
 #include "dew/base/format.h"
 #include "dew/base/json.h"
@@ -33,11 +27,6 @@ std::optional<std::int64_t> step_of(std::string_view line) {
   }
 }
 
-[[noreturn]] void fail_errno(const char* what, const Path& path) {
-  fail(kCode,
-       format("cannot {} '{}': {}", what, path.string(), std::generic_category().message(errno)));
-}
-
 }  // namespace
 
 std::vector<MetricsLine> read_metrics(const Path& path) {
@@ -59,32 +48,15 @@ std::vector<MetricsLine> read_metrics(const Path& path) {
   return lines;
 }
 
-MetricsWriter::MetricsWriter(Path path, std::int64_t step) : path_(std::move(path)), fd_(-1) {
+MetricsWriter::MetricsWriter(const Path& path, std::int64_t step) {
   std::string kept;
   if (step > 0) {
-    for (const MetricsLine& line : read_metrics(path_)) {
+    for (const MetricsLine& line : read_metrics(path)) {
       if (line.step <= step) kept += line.text + '\n';
     }
   }
-  write_file_atomic(path_, kept, kCode);
-  fd_ = ::open(path_.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC);
-  if (fd_ < 0) fail_errno("open", path_);
-}
-
-MetricsWriter::~MetricsWriter() {
-  if (fd_ >= 0) ::close(fd_);
-}
-
-// FileWriter gathers a buffer and ends with a sync; here every line must be seen at once.
-void MetricsWriter::append(std::string line) {
-  line += '\n';
-  std::string_view rest = line;
-  while (!rest.empty()) {
-    const ssize_t n = ::write(fd_, rest.data(), rest.size());
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) fail_errno("write", path_);
-    rest.remove_prefix(static_cast<std::size_t>(n));
-  }
+  write_file_atomic(path, kept, kCode);
+  file_.emplace(path, kCode);
 }
 
 void MetricsWriter::add(const LogLine& line) {
@@ -97,7 +69,7 @@ void MetricsWriter::add(const LogLine& line) {
                             {"skipped", line.skipped},
                             {"tokens_per_s", number(line.tokens_per_s)},
                             {"step_ms", number(line.step_ms)}};
-  append(json.dump());
+  file_->append(json.dump() + "\n");
 }
 
 void MetricsWriter::add(std::int64_t step, const EvalResult& result) {
@@ -106,7 +78,7 @@ void MetricsWriter::add(std::int64_t step, const EvalResult& result) {
                             {"eval_perplexity", number(result.perplexity)},
                             {"eval_accuracy", number(result.accuracy)},
                             {"eval_tokens", static_cast<std::int64_t>(result.tokens)}};
-  append(json.dump());
+  file_->append(json.dump() + "\n");
 }
 
 }  // namespace dew

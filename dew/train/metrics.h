@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -28,20 +29,16 @@ class MetricsWriter {
  public:
   // Goes on after `step`: lines past it, from before the run was resumed, are dropped (in one
   // atomic replacement). 0 begins anew.
-  MetricsWriter(Path path, std::int64_t step);
+  MetricsWriter(const Path& path, std::int64_t step);
   MetricsWriter(const MetricsWriter&) = delete;
   MetricsWriter& operator=(const MetricsWriter&) = delete;
-  ~MetricsWriter();
 
   // Each is one line, in the file when the call returns. Numbers that are not finite are null.
   void add(const LogLine& line);
   void add(std::int64_t step, const EvalResult& result);
 
  private:
-  void append(std::string line);
-
-  Path path_;
-  int fd_;
+  std::optional<FileAppender> file_;
 };
 
 }  // namespace dew

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cmath>
 #include <cstring>
+#include <set>
 #include <thread>
 
 #include "dew/base/error.h"
@@ -92,6 +93,7 @@ Stepper::Stepper(const LMObjective& objective, const Optimizer& optimizer, const
                             : training_module(objective, optimizer, shape, compute),
               state_arrays(objective.params(), optimizer), backend, options) {
   optimizer_ = optimizer;
+  trains_ = true;
 }
 
 Stepper::Stepper(const LMObjective& objective, const StepShape& shape, DType compute,
@@ -350,31 +352,66 @@ std::vector<Stepper::Array> Stepper::group(const char* prefix) const {
 std::vector<Stepper::Array> Stepper::gradients() { return group(registers::kGradient); }
 std::vector<Stepper::Array> Stepper::parameters() { return group(registers::kParameter); }
 
-void Stepper::save(CheckpointWriter& writer) {
-  const std::vector<Array> all = arrays();
-  for (const Array& a : all)
-    writer.declare(
-        {.name = a.name, .dtype = DType::f32, .shape = a.shape, .axes = a.axes, .pieces = {}});
-  for (const Array& a : all) {
-    for (const Part& part : a.parts) writer.add(a.name, part.box, part.bytes);
+std::vector<StateTensor> Stepper::state() {
+  std::vector<StateTensor> out;
+  for (Array& a : arrays()) {
+    StateTensor tensor{{.name = std::move(a.name),
+                        .dtype = DType::f32,
+                        .shape = std::move(a.shape),
+                        .axes = std::move(a.axes),
+                        .pieces = {}},
+                       {}};
+    for (Part& part : a.parts) tensor.parts.push_back({std::move(part.box), part.bytes});
+    out.push_back(std::move(tensor));
   }
+  return out;
 }
 
 namespace {
 
-void read_parts(const CheckpointReader& reader, const std::string& name, const Stepper::Array& a) {
-  const TensorRecord& record = reader.require(name, DType::f32, a.shape);
-  for (const Stepper::Part& part : a.parts) reader.read(record, part.box, part.bytes);
+// Why the checkpoint cannot fill these arrays, or hold nothing else if it must.
+std::vector<std::string> mismatches(const CheckpointReader& reader,
+                                    std::span<const Stepper::Array> arrays, bool nothing_else) {
+  std::vector<std::string> problems;
+  std::set<std::string_view> known;
+  for (const Stepper::Array& a : arrays) {
+    known.insert(a.name);
+    const TensorRecord* t = reader.find(a.name);
+    if (t == nullptr) {
+      problems.push_back(format("'{}' is missing", a.name));
+    } else if (t->dtype != DType::f32 || t->shape != a.shape) {
+      problems.push_back(format("'{}' is {}[{}], but f32[{}] is needed", a.name, name(t->dtype),
+                                join(t->shape), join(a.shape)));
+    }
+  }
+  if (!nothing_else) return problems;
+  for (const TensorRecord& t : reader.tensors()) {
+    if (!known.contains(t.name)) problems.push_back(format("'{}' has no place", t.name));
+  }
+  return problems;
+}
+
+void read_arrays(const CheckpointReader& reader, std::span<const Stepper::Array> arrays,
+                 bool nothing_else) {
+  const std::vector<std::string> problems = mismatches(reader, arrays, nothing_else);
+  if (!problems.empty()) {
+    fail(ErrorCode::checkpoint, format("'{}' does not hold this state: {}", reader.path().string(),
+                                       fmt::join(problems, "; ")));
+  }
+  for (const Stepper::Array& a : arrays) {
+    const TensorRecord& record = *reader.find(a.name);
+    for (const Stepper::Part& part : a.parts) reader.read(record, part.box, part.bytes);
+  }
 }
 
 }  // namespace
 
 void Stepper::restore_parameters(const CheckpointReader& reader) {
-  for (const Array& a : parameters()) read_parts(reader, registers::parameter(a.name), a);
+  std::vector<Array> all = parameters();
+  for (Array& a : all) a.name = registers::parameter(a.name);
+  read_arrays(reader, all, false);
 }
 
-void Stepper::restore(const CheckpointReader& reader) {
-  for (const Array& a : arrays()) read_parts(reader, a.name, a);
-}
+void Stepper::restore(const CheckpointReader& reader) { read_arrays(reader, arrays(), trains_); }
 
 }  // namespace dew

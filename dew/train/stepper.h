@@ -107,9 +107,10 @@ class Stepper {
   std::vector<Array> gradients();
   std::vector<Array> parameters();
 
-  void save(CheckpointWriter& writer);
-  // Reads every array of the state; a missing one, or one of another shape or type, is an error
-  // that names it.
+  // The same for a checkpoint.
+  std::vector<StateTensor> state();
+  // Reads every array of the state. Missing ones, ones of another shape or type, and, into a
+  // stepper for training, ones that its state has no place for are an error that names them all.
   void restore(const CheckpointReader& reader);
   // The parameters alone; the rest of the state stays as it is: zeros in a new stepper.
   void restore_parameters(const CheckpointReader& reader);
@@ -143,6 +144,7 @@ class Stepper {
   LMObjective objective_;
   Optimizer optimizer_;
   StepShape shape_;
+  bool trains_ = false;
   RandomKey key_;
   std::vector<StateArray> state_;
   Arrangement arrangement_;

@@ -4,10 +4,12 @@
 #include <cmath>
 #include <limits>
 #include <random>
+#include <utility>
 
+#include "dew/base/digest.h"
 #include "dew/base/error.h"
 #include "dew/base/format.h"
-#include "dew/checkpoint/directory.h"
+#include "dew/checkpoint/snapshot.h"
 #include "dew/train/config.h"
 
 namespace dew {
@@ -32,6 +34,19 @@ DataState data_state(const WindowData& data, std::int64_t position) {
           .stride = id.stride,
           .shuffle = id.shuffle,
           .seed = id.seed};
+}
+
+// A checkpoint, and then none too many.
+void write_and_tidy(const Path& directory, const Retention& retention, const CheckpointInfo& info,
+                    std::span<const StateTensor> state) {
+  const std::int64_t step = info.clocks.step;
+  try {
+    write_checkpoint(directory, info, state);
+  } catch (const Error& e) {
+    fail(e.code(), format("the checkpoint of step {} is not written: {}", step, e.what()),
+         e.hint());
+  }
+  apply_retention(directory, retention, info.run, step);
 }
 
 // Tells runs apart.
@@ -71,6 +86,7 @@ class Trainer::Run {
     }
     if (clocks_.step == fit_.steps) return result();
     if (!t_.stepper_) start_anew();
+    if (o_.observer != nullptr) o_.observer->on_begin(clocks_.step);
     message(format("Training from step {} to {} on {} (1 process(es))", clocks_.step, fit_.steps,
                    to_string(t_.arrangement_.mesh)));
     if (plan_.pads() > 0) {
@@ -103,6 +119,7 @@ class Trainer::Run {
     line_start_ = Clock::now();
     while (clocks_.step < fit_.steps && !stopped_) {
       one_step(loader);
+      poll_snapshot();
       stopped_ = should_stop() && clocks_.step < fit_.steps;
       after_step();
     }
@@ -114,11 +131,26 @@ class Trainer::Run {
   // Keeps what was reached when something else than the state went wrong. What fails here must not
   // hide that.
   void rescue() {
+    const std::string state = format("the state of step {} could not be saved", clocks_.step);
+    if (timed_steps_ > 0) attempt("the last line", [&] { log(); });
+    attempt("the checkpoint before", [&] { wait_for_snapshot(); });
+    attempt(state, [&] { save(); });
+  }
+
+  template <class F>
+  void attempt(const std::string& what, F f) {
     try {
-      if (timed_steps_ > 0) log();
-      save();
+      f();
     } catch (const Error& e) {
-      warning(format("the state of step {} could not be saved: {}", clocks_.step, e.what()));
+      warn_if_possible(format("{}: {}", what, e.what()));
+    }
+  }
+
+  void warn_if_possible(const std::string& line) {
+    try {
+      warning(line);
+    } catch (const Error&) {
+      // The log cannot be written either, which the screen has been told.
     }
   }
 
@@ -147,19 +179,32 @@ class Trainer::Run {
   void find_state() {
     if (t_.stepper_) return check_same_shape();
     if (o_.checkpoints.empty() || o_.resume == Resume::never) return;
-    const NewestCheckpoint newest = newest_checkpoint(o_.checkpoints);
-    for (const CheckpointEntry& e : newest.skipped) {
-      warning(format("{} is not complete: {}", e.path.string(), e.problem));
+    const NewestCheckpoint newest = newest_checkpoint(o_.checkpoints, Verify::everything);
+    check_trustworthy(newest);
+    if (!newest.found) return;
+    for (const CheckpointEntry& e : newest.skipped) warning(passed_over(e));
+    resume_from(*newest.reader);
+  }
+
+  void check_trustworthy(const NewestCheckpoint& newest) const {
+    const bool must = o_.resume == Resume::must;
+    std::vector<std::string> problems;
+    for (const CheckpointEntry& e : newest.skipped) problems.push_back(e.problem);
+    if (newest.found && must && !problems.empty()) {
+      fail(ErrorCode::checkpoint,
+           format("the newest checkpoint is damaged: {}", fmt::join(problems, "; ")),
+           format("resume \"auto\" goes on from step {}", newest.found->step));
     }
-    if (!newest.found) {
-      if (o_.resume == Resume::must) {
-        fail(ErrorCode::checkpoint,
-             format("no complete checkpoint in {}", o_.checkpoints.string()));
-      }
-      return;
-    }
-    const CheckpointReader reader(newest.found->path);
+    if (newest.found || (problems.empty() && !must)) return;
+    const std::string what = format("no complete checkpoint in {}", o_.checkpoints.string());
+    fail(ErrorCode::checkpoint,
+         problems.empty() ? what : format("{}: {}", what, fmt::join(problems, "; ")),
+         problems.empty() ? "" : "move them away to begin anew");
+  }
+
+  void resume_from(const CheckpointReader& reader) {
     const CheckpointInfo& info = reader.info();
+    if (o_.observer != nullptr) o_.observer->on_resume(info);
     check_same_run(info);
     make_stepper();
     t_.stepper_->restore(reader);
@@ -185,25 +230,33 @@ class Trainer::Run {
         "make another trainer for another batch; checkpoints carry the state over");
   }
 
+  // Names all that differs.
   void check_same_run(const CheckpointInfo& info) const {
-    const auto refuse = [&](const std::string& what) {
-      fail(ErrorCode::checkpoint,
-           format("cannot resume from {}: {}", o_.checkpoints.string(), what),
-           "train in another run.dir");
+    std::vector<std::string> changes;
+    const auto compare = [&](const char* what, const auto& before, const auto& now) {
+      if (before != now) changes.push_back(format("{} was {}, is {}", what, before, now));
     };
-    if (info.seed != o_.seed) refuse(format("its seed is {}, this run's {}", info.seed, o_.seed));
+    compare("run.seed", info.seed, o_.seed);
     // What the backward pass makes again is no part of the model.
-    models::TransformerConfig held =
-        models::resolved(parse_model(info.model, "the checkpoint's model"));
-    held.remat = t_.objective_.model().config().remat;
-    if (!(held == t_.objective_.model().config())) refuse("it holds another model");
+    TrainConfig before, now;
+    before.model = models::resolved(parse_model(info.model, "the checkpoint's model"));
+    now.model = t_.objective_.model().config();
+    before.model.remat = now.model.remat;
+    for (const ConfigChange& change : config_changes(before, now)) {
+      compare(change.key.c_str(), change.before, change.now);
+    }
     const DataState here = data_state(data_, info.data.position);
-    if (info.data == here) return;
-    refuse(
-        format("its data are {} records of {} tokens with fingerprint {:016x}, this run's {} of "
-               "{} with {:016x}",
-               info.data.records, info.data.seq_len, info.data.corpus, here.records, here.seq_len,
-               here.corpus));
+    compare("the training data's fingerprint", digest_text(info.data.corpus),
+            digest_text(here.corpus));
+    compare("its number of records", info.data.records, here.records);
+    compare("data.seq_len", info.data.seq_len, here.seq_len);
+    compare("data.stride", info.data.stride, here.stride);
+    compare("data.shuffle", info.data.shuffle, here.shuffle);
+    compare("the seed of its order", info.data.seed, here.seed);
+    if (changes.empty()) return;
+    fail(ErrorCode::checkpoint,
+         format("cannot resume from {}: {}", o_.checkpoints.string(), fmt::join(changes, "; ")),
+         "set them back, or train in another run.dir");
   }
 
   double lr() const { return fit_.lr ? fit_.lr(clocks_.updates) : t_.optimizer_.lr; }
@@ -256,7 +309,7 @@ class Trainer::Run {
     const bool last = clocks_.step == fit_.steps || stopped_;
     if (due(clocks_.step, fit_.log_every) || last) log();
     if (due(clocks_.step, fit_.eval_every) && !last) evaluate();
-    if (due(clocks_.step, fit_.checkpoint_every) && !last) save();
+    if (due(clocks_.step, fit_.checkpoint_every) && !last) o_.snapshots ? begin_snapshot() : save();
   }
 
   void log() {
@@ -275,12 +328,13 @@ class Trainer::Run {
 
   // Runs something that is no step, and keeps its time apart.
   template <class F>
-  void aside(F f) {
+  void aside(F f, double* of_which = nullptr) {
     const auto start = Clock::now();
     f();
     const double s = seconds_since(start);
     aside_s_ += s;
     aside_since_line_ += s;
+    if (of_which != nullptr) *of_which += s;
   }
 
   void evaluate() {
@@ -292,24 +346,53 @@ class Trainer::Run {
     });
   }
 
+  CheckpointInfo info() const {
+    CheckpointInfo info = o_.about;
+    info.run = t_.progress_.run_id;
+    if (info.model.empty()) info.model = model_toml(t_.objective_.model().config());
+    info.seed = o_.seed;
+    info.clocks = clocks_;
+    info.clocks.line_steps = steps_since_line_;
+    info.clocks.line_loss = std::isfinite(loss_sum_) ? std::optional(loss_sum_) : std::nullopt;
+    info.data = data_state(data_, position_);
+    if (eval_) info.eval_loss = eval_->loss;
+    return info;
+  }
+
+  // Writes the state while the run waits, unless it is written already.
   void save() {
-    if (o_.checkpoints.empty() || t_.progress_.saved_step == clocks_.step) return;
-    aside([&] {
-      CheckpointInfo info = o_.about;
-      info.run = t_.progress_.run_id;
-      if (info.model.empty()) info.model = model_toml(t_.objective_.model().config());
-      info.seed = o_.seed;
-      info.clocks = clocks_;
-      info.clocks.line_steps = steps_since_line_;
-      info.clocks.line_loss = std::isfinite(loss_sum_) ? std::optional(loss_sum_) : std::nullopt;
-      info.data = data_state(data_, position_);
-      if (eval_) info.eval_loss = eval_->loss;
-      CheckpointWriter writer(o_.checkpoints, info);
-      t_.stepper_->save(writer);
-      writer.commit();
+    if (o_.checkpoints.empty()) return;
+    const auto write = [&] {
+      wait_for_snapshot();
+      if (t_.progress_.saved_step == clocks_.step) return;
+      write_and_tidy(o_.checkpoints, o_.retention, info(), t_.stepper_->state());
       t_.progress_.saved_step = clocks_.step;
-      apply_retention(o_.checkpoints, o_.keep, t_.progress_.run_id);
-    });
+    };
+    aside(write, &save_s_);
+  }
+
+  // Copies the state, which is then written while steps go on.
+  void begin_snapshot() {
+    if (o_.checkpoints.empty()) return;
+    const auto begin = [&] {
+      wait_for_snapshot();
+      snapshot_.start(t_.stepper_->state(), [directory = o_.checkpoints, retention = o_.retention,
+                                             about = info()](std::span<const StateTensor> state) {
+        write_and_tidy(directory, retention, about, state);
+      });
+      snapshot_step_ = clocks_.step;
+    };
+    aside(begin, &save_s_);
+  }
+
+  // What went wrong with the last snapshot is thrown by whichever of these is called first.
+  void poll_snapshot() {
+    if (snapshot_.poll() && snapshot_step_) t_.progress_.saved_step = *snapshot_step_;
+  }
+  void wait_for_snapshot() {
+    const auto step = std::exchange(snapshot_step_, std::nullopt);
+    snapshot_.wait();
+    if (step) t_.progress_.saved_step = *step;
   }
 
   void finish() {
@@ -326,7 +409,8 @@ class Trainer::Run {
             .eval = eval_,
             .stopped = stopped_,
             .first_step_s = first_step_s_,
-            .step_share = step_share_};
+            .step_share = step_share_,
+            .save_s = save_s_};
   }
 
   Trainer& t_;
@@ -342,8 +426,11 @@ class Trainer::Run {
   std::int64_t steps_since_line_ = 0;  // those before a resume included
   std::int64_t timed_steps_ = 0, tokens_since_line_ = 0;
   double first_step_s_ = 0, aside_s_ = 0, aside_since_line_ = 0, loss_sum_ = 0, step_share_ = 0;
+  double save_s_ = 0;
   LogLine line_;
   std::optional<EvalResult> eval_;
+  std::optional<std::int64_t> snapshot_step_;  // of the snapshot that was begun last
+  Snapshot snapshot_;
   bool stopped_ = false;
 };
 

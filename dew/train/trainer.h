@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "dew/checkpoint/directory.h"
 #include "dew/sharding/mesh.h"
 #include "dew/train/stepper.h"
 
@@ -25,6 +26,11 @@ struct LogLine {
 class TrainObserver {
  public:
   virtual ~TrainObserver() = default;
+  // The run will go on from this checkpoint, all of which has been verified; what is thrown here
+  // refuses that. Nothing has been written yet.
+  virtual void on_resume(const CheckpointInfo& /*from*/) {}
+  // The state is there, and the first step to come is the one after `step`.
+  virtual void on_begin(std::int64_t /*step*/) {}
   virtual void on_step(std::int64_t /*step*/, std::int64_t /*target*/, double /*loss*/) {}
   virtual void on_log(const LogLine& /*line*/) {}
   virtual void on_eval(std::int64_t /*step*/, const EvalResult& /*result*/) {}
@@ -32,6 +38,9 @@ class TrainObserver {
   virtual void on_warning(const std::string& /*line*/) {}
 };
 
+// automatic: go on from the newest complete checkpoint, if there are any; damaged ones are passed
+// over with a warning, and that all are damaged is an error. must: the newest one is there and
+// undamaged, or it is an error. never: begin anew.
 enum class Resume { automatic, never, must };
 
 struct TrainerOptions {
@@ -45,7 +54,10 @@ struct TrainerOptions {
   DType compute = DType::f32;
   std::optional<std::int64_t> accumulate = {}, micro_batch = {};  // at most one
   Path checkpoints = {};  // directory for checkpoints; empty: none are read or written
-  std::int64_t keep = 3;  // newest checkpoints kept; 0: all
+  Retention retention = {};
+  // Steps go on while a checkpoint is written, from a copy of the state that is made when the first
+  // one is due and kept; otherwise they wait. The last state is written without a copy.
+  bool snapshots = true;
   Resume resume = Resume::automatic;
   // Config, tokenizer and what else checkpoints carry; model and run id are filled in if empty.
   CheckpointInfo about = {};
@@ -69,6 +81,7 @@ struct FitResult {
   std::optional<EvalResult> eval;  // of the final state
   bool stopped = false;            // by should_stop, before the target
   double first_step_s = 0, step_share = 0;
+  double save_s = 0;  // in which steps waited for checkpoints
 };
 
 class Trainer {
@@ -79,8 +92,9 @@ class Trainer {
 
   // Trains up to options.steps and saves the final state where checkpoints are given; a later call
   // goes on from there. Throws ErrorCode::usage if the run is beyond the target already,
-  // ErrorCode::non_finite after five skipped updates in a row; the last state is saved before any
-  // error of training is thrown on.
+  // ErrorCode::non_finite after five skipped updates in a row, and what a checkpoint could not be
+  // written for, at the next step at the latest; the last state is saved, or that is tried, before
+  // any error of training is thrown on.
   FitResult fit(const WindowData& data, const FitOptions& options);
 
   // The state after fit().

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <filesystem>
 
+#include "dew/base/file_test_support.h"
 #include "dew/checkpoint/directory.h"
 #include "dew/runtime/cpu/cpu.h"
 
@@ -190,6 +191,145 @@ TEST_F(TrainerTest, AnErrorInTheMiddleSavesFirst) {
   EXPECT_THROW(trainer.fit(data(), {.steps = 4, .eval_every = 3}), Error);
   ASSERT_TRUE(newest_checkpoint(directory_).found);
   EXPECT_EQ(newest_checkpoint(directory_).found->step, 3);
+}
+
+// ---- checkpoints that are written while steps go on ----
+
+// Every file of the checkpoints is slow to write.
+int slow_writes(FileCall call, const Path&) {
+  if (call == FileCall::write) std::this_thread::sleep_for(std::chrono::milliseconds(30));
+  return 0;
+}
+
+TEST_F(TrainerTest, ASnapshotHoldsTheStateOfItsStep) {
+  std::vector<std::string> digests[2];
+  for (const bool snapshots : {false, true}) {
+    std::filesystem::remove_all(directory_);
+    TrainerOptions o = options(true);
+    o.retention = {.newest = 0};
+    o.snapshots = snapshots;
+    Trainer trainer(objective(), adamw(1e-2), o);
+    set_file_fault(slow_writes);
+    trainer.fit(data(), {.steps = 30, .checkpoint_every = 7});
+    set_file_fault(nullptr);
+    for (const CheckpointEntry& e : list_checkpoints(directory_, Verify::everything)) {
+      EXPECT_EQ(e.problem, "");
+      const CheckpointReader reader(e.path);
+      digests[snapshots].push_back(std::to_string(e.step));
+      for (const TensorRecord& t : reader.tensors()) {
+        digests[snapshots].push_back(t.name + std::to_string(reader.digest(t)));
+      }
+    }
+  }
+  EXPECT_GT(digests[0].size(), 100u);
+  EXPECT_EQ(digests[0], digests[1]);
+}
+
+int full_disk(FileCall call, const Path& path) {
+  const bool of_step_4 = path.string().find("step_00000004") != std::string::npos;
+  return call == FileCall::write && of_step_4 ? ENOSPC : 0;
+}
+
+// Not hours later: at the next step, or at whatever waits for the write.
+TEST_F(TrainerTest, ASnapshotThatFailsStopsTheRun) {
+  Trainer trainer(objective(), adamw(1e-2), options(true));
+  set_file_fault(full_disk);
+  const std::string message = error_of(ErrorCode::checkpoint, [&] {
+    trainer.fit(data(), {.steps = 1000000, .checkpoint_every = 4});
+  });
+  set_file_fault(nullptr);
+  EXPECT_NE(message.find("the checkpoint of step 4 is not written: cannot write"), message.npos)
+      << message;
+  EXPECT_NE(message.find("No space left on device"), message.npos) << message;
+  EXPECT_LE(seen_.steps.back(), 8);
+  // The state it had come to could be saved.
+  if (seen_.steps.back() > 4) {
+    EXPECT_EQ(newest_checkpoint(directory_, Verify::everything).found->step, seen_.steps.back());
+  }
+}
+
+TEST_F(TrainerTest, KeepsTheBestAndMilestones) {
+  TrainerOptions o = options(true);
+  o.retention = {.newest = 1, .best = 1, .every = 5};
+  Trainer(objective(), adamw(1e-2), o)
+      .fit(data(), {.steps = 12, .eval_every = 3, .checkpoint_every = 1});
+  std::vector<std::int64_t> saved;
+  for (const CheckpointEntry& e : list_checkpoints(directory_)) saved.push_back(e.step);
+  EXPECT_EQ(saved, (std::vector<std::int64_t>{5, 10, 12}));  // the loss falls: 12 is the best
+}
+
+// ---- what is wrong with checkpoints ----
+
+void flip_a_bit(const Path& checkpoint) {
+  const Path shard = checkpoint / CheckpointReader(checkpoint).manifest().shards[0].name;
+  std::string text = read_text(shard);
+  text.back() = static_cast<char>(text.back() ^ 1);
+  write_text(shard, text);
+}
+
+TEST_F(TrainerTest, DamageThatOnlyADigestShowsIsPassedOver) {
+  Trainer whole(objective(), adamw(1e-2), options(false));
+  whole.fit(data(), {.steps = 6});
+  Trainer(objective(), adamw(1e-2), options(true)).fit(data(), {.steps = 4, .checkpoint_every = 2});
+  flip_a_bit(Path(directory_) / "step_00000004");
+  TrainerOptions must = options(true);
+  must.resume = Resume::must;
+  const std::string message = error_of(ErrorCode::checkpoint, [&] {
+    Trainer(objective(), adamw(1e-2), must).fit(data(), {.steps = 6});
+  });
+  EXPECT_NE(message.find("the newest checkpoint is damaged: "), message.npos) << message;
+  EXPECT_NE(message.find("tensor 'opt/"), message.npos) << message;
+  seen_ = {};
+  Trainer trainer(objective(), adamw(1e-2), options(true));
+  trainer.fit(data(), {.steps = 6, .checkpoint_every = 2});
+  ASSERT_EQ(seen_.warnings.size(), 1u);
+  EXPECT_EQ(seen_.warnings[0].find("step 4 is passed over: "), 0u) << seen_.warnings[0];
+  EXPECT_EQ(seen_.steps.front(), 3);
+  EXPECT_EQ(bytes_of(trainer), bytes_of(whole));
+  EXPECT_EQ(newest_checkpoint(directory_, Verify::everything).found->step, 6);
+}
+
+// Beginning anew beside the remains of a run would bury them.
+TEST_F(TrainerTest, OnlyDamagedCheckpointsAreAnError) {
+  Trainer(objective(), adamw(1e-2), options(true)).fit(data(), {.steps = 2});
+  flip_a_bit(Path(directory_) / "step_00000002");
+  const std::string message = error_of(ErrorCode::checkpoint, [&] {
+    Trainer(objective(), adamw(1e-2), options(true)).fit(data(), {.steps = 4});
+  });
+  EXPECT_EQ(message.find("no complete checkpoint in"), 0u) << message;
+  EXPECT_NE(message.find("digest differs"), message.npos) << message;
+}
+
+TEST_F(TrainerTest, AllMismatchesAreNamed) {
+  Optimizer averaged = adamw(1e-2);
+  averaged.ema_decay = 0.9;
+  Trainer(objective(), averaged, options(true)).fit(data(), {.steps = 2});
+  const auto resume = [&](const LMObjective& o, const Optimizer& optimizer, std::uint64_t seed,
+                          const WindowData& windows) {
+    TrainerOptions changed = options(true);
+    changed.seed = seed;
+    return error_of(ErrorCode::checkpoint,
+                    [&] { Trainer(o, optimizer, changed).fit(windows, {.steps = 4}); });
+  };
+  const LMObjective wider(models::causal_transformer({.vocab_size = 256,
+                                                      .emb_features = 18,
+                                                      .num_layers = 1,
+                                                      .num_heads = 3,
+                                                      .max_seq_len = 8}),
+                          {.seq_len = 8});
+  const WindowData strided =
+      TokenWindows{.path = "tests/data/notebook-tokens", .seq_len = 8, .stride = 5}.load(
+          {.batch = 3});
+  const std::string several = resume(wider, averaged, 9, strided);
+  for (const char* text : {"run.seed was 0, is 9", "model.emb_features was 16, is 18",
+                           "model.num_heads was 2, is 3", "data.stride was 8, is 5"}) {
+    EXPECT_NE(several.find(text), several.npos) << text << " in " << several;
+  }
+  const std::string places = resume(objective(), adamw(1e-2), 0, data());
+  EXPECT_NE(places.find("'ema/embed_tokens/embedding' has no place"), places.npos) << places;
+  EXPECT_NE(places.find("; 'ema/"), places.npos) << places;
+  const std::string missing = resume(objective(), lion(1e-2), 0, data());
+  EXPECT_NE(missing.find("'opt/v/embed_tokens/embedding' has no place"), missing.npos) << missing;
 }
 
 TEST_F(TrainerTest, AccumulationEqualsTheJoinedBatch) {

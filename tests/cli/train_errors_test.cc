@@ -132,6 +132,8 @@ const BadOverride kBadOverrides[] = {
     {"RunDirBelowAFile", {"run.dir=file/run"}, 2, "file"},
     {"RunDirCannotBeMade", {"run.dir=/proc/run"}, 2, "/proc/run"},
     {"DumpIsAFile", {"--dump", "file"}, 2, "file"},
+    {"KeepBestOfNothing", {"run.keep_best=1"}, 2, "run.keep and run.eval_every above 0"},
+    {"KeepEveryOfAll", {"run.keep=0", "run.keep_every=5"}, 2, "run.keep above 0"},
     {"NothingToResume", {"run.resume=must"}, 5, "run"},
     {"DataMissing", {"data.path=none"}, 4, "none"},
     {"DataIsAFile", {"data.path=file"}, 4, "file"},
@@ -313,14 +315,57 @@ TEST_F(ResumeErrors, DamagedCheckpointIsPassedOver) {
   EXPECT_NE(outcome.err.find("Resumed from step 1 in"), std::string::npos) << outcome.err;
 }
 
+// One bit of the newest, which no size and no manifest shows.
+TEST_F(ResumeErrors, AFlippedBitIsPassedOver) {
+  for (const std::string& name : list_directory(newest(), ErrorCode::internal)) {
+    if (!name.ends_with(".safetensors")) continue;
+    std::string text = read_text(newest() / name);
+    text[text.size() / 2] ^= 4;
+    write_text(newest() / name, text);
+  }
+  remember();
+  expect_kept(train({"run.steps=4", "run.resume=must"}), "the newest checkpoint is damaged: ");
+  const Outcome outcome = train({"run.steps=4", "run.log_every=1"});
+  expect_done(outcome);
+  EXPECT_NE(outcome.err.find("warning: step 2 is passed over: '"), std::string::npos)
+      << outcome.err;
+  EXPECT_NE(outcome.err.find("digest differs"), std::string::npos) << outcome.err;
+  EXPECT_NE(outcome.err.find("Resumed from step 1 in"), std::string::npos) << outcome.err;
+  std::vector<int> logged;
+  for (const Json& line : metrics_of(directory_ / "run")) {
+    if (line.contains("loss")) logged.push_back(line["step"]);
+  }
+  EXPECT_EQ(logged, (std::vector<int>{2, 3, 4}));  // the first run logged at its end only
+  EXPECT_TRUE(std::filesystem::exists(directory_ / "run/checkpoints/step_00000004"));
+}
+
+TEST_F(ResumeErrors, WhatMayChangeIsTold) {
+  const std::pair<const char*, const char*> changes[] = {
+      {"run.log_every=3", "Changed: run.steps was 2, is 3"},
+      {"optimizer.lr=5e-4", "Changed: optimizer.lr was 0.001, is 0.0005"},
+      {"schedule.warmup_steps=3", "Changed: schedule.warmup_steps was 0, is 3"},
+      {"data.global_batch=7", "Changed: data.global_batch was 16, is 7"},
+      {"data.accumulate=2", "Changed: data.accumulate was not set, is 2"}};
+  for (const auto& [key, line] : changes) {
+    std::filesystem::remove_all(directory_ / "copy");
+    std::filesystem::copy(directory_ / "run", directory_ / "copy",
+                          std::filesystem::copy_options::recursive);
+    const Outcome outcome = train({"run.steps=3", "run.dir=copy", key});
+    expect_done(outcome);
+    EXPECT_NE(outcome.err.find(std::string(line) + "\n"), std::string::npos) << outcome.err;
+  }
+}
+
 TEST_F(ResumeErrors, NoCheckpointIsWhole) {
   for (const char* name : {"step_00000001", "step_00000002"}) {
     std::filesystem::resize_file(directory_ / "run/checkpoints" / name / "manifest.json", 100);
   }
-  const Outcome outcome = train({"run.steps=4", "run.resume=must"});
-  EXPECT_EQ(outcome.status, 5);
-  EXPECT_NE(outcome.err.find("dew: error: no complete checkpoint in"), std::string::npos)
-      << outcome.err;
+  remember();
+  for (const char* resume : {"must", "auto"}) {
+    const Outcome outcome = train({"run.steps=4", std::string("run.resume=") + resume});
+    expect_kept(outcome, "no complete checkpoint in");
+    EXPECT_NE(outcome.err.find("step_00000001"), std::string::npos) << outcome.err;
+  }
 }
 
 }  // namespace

@@ -72,7 +72,7 @@ class PlannedMachine {
 
   template <class Visit>
   void each_element(const ValueInfo& info, Visit visit) const {
-    const Layout layout = layout_of(info.type, info.shards, info.stacked, sizes_);
+    const MemoryLayout layout = layout_of(info.type, info.shards, info.stacked, sizes_);
     for (std::size_t d = 0; d < devices_.count(); ++d) {
       std::int64_t base = 0;
       for (std::size_t i = 0; i < info.shards.size(); ++i)
