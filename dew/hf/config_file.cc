@@ -141,7 +141,7 @@ std::optional<ConfigFile> ConfigFile::object(const std::string& key) {
 
 std::string ConfigFile::choice(const std::string& key, const std::string& otherwise,
                                std::initializer_list<const char*> known) {
-  const std::string value = maybe_text(key).value_or(otherwise);
+  std::string value = maybe_text(key).value_or(otherwise);
   if (std::ranges::find(known, value) == known.end()) {
     refuse(format("{}{} = {} is not supported; it may be {}", state_->inside, key, in_quotes(value),
                   fmt::join(known, ", ")));
@@ -154,8 +154,8 @@ void ConfigFile::require_flag(const std::string& key, bool value) {
   refuse(format("{}{} = {} is not supported", state_->inside, key, !value));
 }
 
-void ConfigFile::skip(std::initializer_list<const char*> keys) {
-  state_->known.insert(keys.begin(), keys.end());
+void ConfigFile::skip(std::span<const std::string_view> keys) {
+  for (const std::string_view key : keys) state_->known.insert(std::string(key));
 }
 
 void ConfigFile::refuse_rest(std::string_view family) const {

@@ -7,6 +7,7 @@
 #include <limits>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -46,7 +47,7 @@ class ConfigFile {
   void require_flag(const std::string& key, bool value);
 
   // Keys that do not change what the model computes.
-  void skip(std::initializer_list<const char*> keys);
+  void skip(std::span<const std::string_view> keys);
   // Refuses every key that was not asked for and is not null.
   void refuse_rest(std::string_view family) const;
 

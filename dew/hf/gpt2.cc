@@ -2,6 +2,21 @@
 #include "dew/hf/family.h"
 
 namespace dew::hf {
+namespace {
+
+// Dropout, an old name of n_positions, and heads of other tasks.
+constexpr std::string_view kNeutral[] = {"reorder_and_upcast_attn",
+                                         "n_ctx",
+                                         "attn_pdrop",
+                                         "embd_pdrop",
+                                         "resid_pdrop",
+                                         "summary_activation",
+                                         "summary_first_dropout",
+                                         "summary_proj_to_labels",
+                                         "summary_type",
+                                         "summary_use_proj"};
+
+}  // namespace
 
 models::TransformerConfig gpt2_config(ConfigFile& file) {
   models::TransformerConfig c;
@@ -21,9 +36,7 @@ models::TransformerConfig gpt2_config(ConfigFile& file) {
   file.choice("activation_function", "gelu_new", {"gelu_new", "gelu_pytorch_tanh"});
   file.require_flag("scale_attn_weights", true);
   file.require_flag("scale_attn_by_inverse_layer_idx", false);
-  file.skip({"reorder_and_upcast_attn", "n_ctx", "attn_pdrop", "embd_pdrop", "resid_pdrop",
-             "summary_activation", "summary_first_dropout", "summary_proj_to_labels",
-             "summary_type", "summary_use_proj"});
+  file.skip(kNeutral);
   return c;
 }
 

@@ -234,7 +234,9 @@ models::TransformerConfig phi3_config(ConfigFile& file) {
   read_windows(
       file, window, [&](std::int64_t) { return window.has_value(); }, c);
   // The length before it was stretched: read only with the rope type longrope, which is refused.
-  file.skip({"original_max_position_embeddings", "embd_pdrop", "resid_pdrop"});
+  constexpr std::string_view kNeutral[] = {"original_max_position_embeddings", "embd_pdrop",
+                                           "resid_pdrop"};
+  file.skip(kNeutral);
   if (file.flag_or("attention_bias", false)) file.refuse("attention_bias = true is not supported");
   return c;
 }

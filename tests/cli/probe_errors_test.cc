@@ -176,7 +176,7 @@ const BadBatch kBadBatches[] = {
     {"OnlyFirstLabels",
      [](BatchFile& b) {
        b["labels"].values.assign(15, -100);
-       for (const std::size_t i : {0, 5, 10}) b["labels"].values[i] = 1;
+       for (const std::size_t i : {0u, 5u, 10u}) b["labels"].values[i] = 1;
      },
      "no label counts"},
     {"PositionBelow",
