@@ -160,6 +160,23 @@ TEST(CachedTransformer, RopeScalings) {
     c.rope_theta = 500;
   }));
 }
+// As families of other people have it.
+TEST(CachedTransformer, OptionsOfFamilies) {
+  compare(with([](auto& c) {
+    c.qkv_bias = c.scale_embeddings = true;
+    c.attention_scale = 0.3;
+  }));
+  compare(with([](auto& c) {
+    c.norm = "rms_plus_one";
+    c.norm_placement = "both";
+    c.num_kv_heads = 2;
+    c.window_pattern = {4, 0};
+  }));
+  compare(with([](auto& c) {
+    c.norm_placement = "after";
+    c.qk_norm_over = "all";
+  }));
+}
 TEST(CachedTransformer, OneLayerOfOddSizes) {
   compare({.vocab_size = kVocab,
            .emb_features = 7,

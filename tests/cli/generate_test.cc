@@ -200,6 +200,18 @@ TEST(Generate, EveryKindOfModel) {
   }
 }
 
+TEST(Generate, HuggingFaceDirectories) {
+  const TemporaryDirectory directory;
+  const Path& run = trained("llama", {"model.qk_norm=false", "model.num_kv_heads=2"});
+  expect_done(dew({"export", run.string(), "--out", (directory / "hf").string()}));
+  expect_done(dew({"import", (directory / "hf").string(), "--out", (directory / "own").string()}));
+  const Words words = {"--ids", "7,8,9", "--tokens", "20"};
+  const Json want = generate_json(run, words)["ids"];
+  EXPECT_EQ(generate_json(directory / "hf", words)["ids"], want);
+  EXPECT_EQ(generate_json(directory / "own", words)["ids"], want);
+  expect_error(generate(directory / "hf", {"--prompt", "x"}), 4, "does not say its tokenizer");
+}
+
 TEST(Generate, InterruptedEndsItsLine) {
   for (const bool json : {false, true}) {
     Words words = {"generate", long_model().string(), "--prompt", "x", "-v", "--tokens", "1000000"};
