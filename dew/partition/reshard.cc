@@ -116,13 +116,23 @@ class Search {
     }
   }
 
+  // A minor run of a dimension's atoms is gathered by one collective.
   void leave_dim(std::size_t d) {
-    std::vector<int> rest = spec().dims[d];
-    const int a = rest.back();
-    rest.pop_back();
+    std::vector<int> rest = spec().dims[d], atoms;
+    while (rest.size() > fixed_[d]) {
+      atoms.insert(atoms.begin(), rest.back());
+      rest.pop_back();
+      const auto n = static_cast<double>(mesh_.product(atoms));
+      go(Move::all_gather, atoms, {static_cast<int>(d)}, with_dim(d, rest), bytes_ * (n - 1));
+    }
+    exchange(d);
+  }
+
+  void exchange(std::size_t d) {
+    Spec less = spec();
+    const int a = less.dims[d].back();
+    less.dims[d].pop_back();
     const auto n = static_cast<double>(size(a));
-    const Spec less = with_dim(d, rest);
-    go(Move::all_gather, {a}, {static_cast<int>(d)}, less, bytes_ * (n - 1));
     for (std::size_t e = 0; e < shape_.size(); ++e) {
       if (e == d || !splits(e, a)) continue;
       Spec out = less;
@@ -148,14 +158,22 @@ class Search {
       const auto n = static_cast<double>(mesh_.product(atoms));
       go(Move::all_reduce, atoms, {}, out, 2 * bytes_ * (n - 1) / n);
     }
+    for (std::size_t d = 0; d < shape_.size(); ++d) scatter(d, sums, {}, spec());
+  }
+
+  // Sums over one or several atoms, in any order, are scattered over a dimension by one collective.
+  void scatter(std::size_t d, const std::vector<int>& sums, const std::vector<int>& atoms,
+               const Spec& made) {
     for (const int a : sums) {
-      const auto n = static_cast<double>(size(a));
-      for (std::size_t d = 0; d < shape_.size(); ++d) {
-        if (!splits(d, a)) continue;
-        Spec out = appended(d, a);
-        out.partial &= ~bit(a);
-        go(Move::reduce_scatter, {a}, {static_cast<int>(d)}, out, bytes_ * (n - 1) / n);
-      }
+      std::vector<int> more = atoms;
+      more.push_back(a);
+      if (!has(made.partial, a) || local_[d] % mesh_.product(more) != 0) continue;
+      Spec out = made;
+      out.dims[d].push_back(a);
+      out.partial &= ~bit(a);
+      const auto n = static_cast<double>(mesh_.product(more));
+      go(Move::reduce_scatter, more, {static_cast<int>(d)}, out, bytes_ * (n - 1) / n);
+      scatter(d, sums, more, out);
     }
   }
 
@@ -227,27 +245,6 @@ class Search {
   int number_ = 0;
 };
 
-// Gathers, and scatters, of one dimension one after another are one collective.
-std::vector<ReshardStep> merged(std::vector<ReshardStep> path) {
-  std::vector<ReshardStep> out;
-  for (ReshardStep& step : path) {
-    const bool joins = !out.empty() && out.back().move == step.move &&
-                       out.back().dims == step.dims &&
-                       (step.move == Move::all_gather || step.move == Move::reduce_scatter);
-    if (!joins) {
-      out.push_back(std::move(step));
-      continue;
-    }
-    ReshardStep& last = out.back();
-    // Gathers drop the minor atom first, scatters append it last.
-    const auto place = step.move == Move::all_gather ? last.atoms.begin() : last.atoms.end();
-    last.atoms.insert(place, step.atoms.begin(), step.atoms.end());
-    last.to = step.to;
-    last.bytes += step.bytes;
-  }
-  return out;
-}
-
 }  // namespace
 
 const char* name(Move move) {
@@ -280,7 +277,7 @@ const std::vector<ReshardStep>& Resharder::steps(const Dims& shape, std::int64_t
   const auto known = known_.find(key);
   if (known != known_.end()) return known->second;
   std::vector<ReshardStep> path;
-  if (from != to) path = merged(Search(mesh_, shape, element_bytes, from, to).run());
+  if (from != to) path = Search(mesh_, shape, element_bytes, from, to).run();
   return known_.emplace(key, std::move(path)).first->second;
 }
 

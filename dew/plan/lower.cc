@@ -212,7 +212,7 @@ class Lowering {
                      : permuted_view(from, group, atom_sizes_);
     };
     std::optional<Seen> out = view(x);
-    if (!out) out = view(gathers ? in_a_row(f, x, group) : dense(f, x));
+    if (!out) out = view(gathers ? in_a_row(f, x, group) : members_in_a_row(f, x, group));
     DEW_CHECK(out.has_value(), format("{} of parts that do not lie in a row", node.op->name));
     if (node.op == &all_to_all_op) return own_part_view(std::move(*out), group, atom_sizes_);
     return *out;
@@ -232,6 +232,16 @@ class Lowering {
         own_part_view(new_memory(whole, rest, lies_stacked(x), f.loop), parts, atom_sizes_);
     copy(x, made, "gather");
     return made;
+  }
+
+  // A copy in which the members are numbered by one stride.
+  Seen members_in_a_row(Frame& f, const Seen& x, const GroupAttrs& group) {
+    Dims atoms;
+    for (const std::int64_t a : x.atoms) {
+      if (!contains(group.atoms, a)) atoms.push_back(a);
+    }
+    atoms.insert(atoms.end(), group.atoms.begin(), group.atoms.end());
+    return dense(f, x, atoms);
   }
 
   // The same elements with atoms and dimensions in order, without gaps; a copy if they are not.
@@ -337,6 +347,11 @@ class Lowering {
     const FactorRule rule = node.op->factors(step.attrs, types, out);
     const AtomUse use = use_of_atoms(rule, in, out_atoms);
     for (const std::int64_t a : use.looped) step.outer.push_back(atom_sizes_[at(a)]);
+    if (auto* by = std::get_if<PadDims>(&step.attrs); by && use.elementwise) {
+      // No dimension grows, so none of those that atoms add does.
+      by->low.resize(by->low.size() + in[0].atoms.size(), 0);
+      by->high.resize(by->high.size() + in[0].atoms.size(), 0);
+    }
     for (std::size_t i = 0; i < in.size(); ++i) {
       const bool rows = has_factor_first(rule.operands[i], use.factor);
       const bool base = node.op->has(kAccumulates) && i == 0;

@@ -81,6 +81,7 @@ View expanded(const Seen& seen, const Dims& atoms, bool stacked, const Dims& ato
 }
 
 std::optional<Dims> reshaped_strides(const Dims& shape, const Dims& strides, const Dims& to) {
+  if (element_count(to) == 0) return row_major_strides(to);
   Dims out(to.size(), 0);
   std::size_t i = 0;  // of the old dimensions
   for (std::size_t j = 0; j < to.size();) {

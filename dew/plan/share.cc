@@ -307,13 +307,14 @@ class Sharing {
 bool works_in_place(const Step& step, std::size_t input, std::size_t output) {
   const View &in = step.inputs[input], &out = step.outputs[output];
   if (byte_size(in.type.dtype) != byte_size(out.type.dtype)) return false;
+  const bool same_elements =
+      in.type.shape == out.type.shape && in.strides == out.strides && in.outer == out.outer;
+  if (!same_elements) return false;
   if (step.op != nullptr && step.op->has(kAccumulates)) {
     const auto reads = [&](const View& v) { return v.buffer == in.buffer; };
     return input == 0 && output == 0 && std::ranges::count_if(step.inputs, reads) == 1;
   }
   if (step.op != nullptr && !(step.op->has(kUpdate) && input == output)) return false;
-  if (in.type.shape != out.type.shape || in.strides != out.strides || in.outer != out.outer)
-    return false;
   // Another view of the same buffer, or another output in its place, would see half-written
   // elements.
   for (std::size_t i = 0; i < step.inputs.size(); ++i) {

@@ -26,6 +26,8 @@ struct SampleOptions {
   DType floats = DType::f32;  // type of the op's floats where it takes several
   bool rounded = true;        // inputs are exact in their type
   bool long_dim = false;      // one dimension has 9 to 70 elements
+  bool whole = false;         // floats are integers, so that sums have no rounding
+  Dims sizes = {};            // that size() chooses from; empty: as it says
 };
 
 // Makes inputs; rows of the table call it.

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
 #include <numeric>
 
@@ -12,6 +13,9 @@ SampleMaker::SampleMaker(std::uint64_t seed, SampleOptions options)
     : engine_(seed), options_(options) {}
 
 std::int64_t SampleMaker::size() {
+  if (!options_.sizes.empty())
+    return options_.sizes[static_cast<std::size_t>(
+        integer(0, static_cast<std::int64_t>(options_.sizes.size()) - 1))];
   if (options_.long_dim && chance(0.5)) {
     options_.long_dim = false;
     return integer(9, 70);
@@ -62,7 +66,7 @@ Value SampleMaker::input(Type type, std::vector<double> data, bool graded) {
 
 Value SampleMaker::random(Type type, double low, double high, bool graded) {
   std::vector<double> data(static_cast<std::size_t>(type.elements()));
-  for (double& x : data) x = real(low, high);
+  for (double& x : data) x = options_.whole ? std::ceil(real(low, high)) : real(low, high);
   return input(std::move(type), std::move(data), graded);
 }
 

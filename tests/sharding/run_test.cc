@@ -1,58 +1,14 @@
 // Partitioned steps on the CPU runtime, all devices in one process, against the reference on one.
 #include <gtest/gtest.h>
 
-#include "dew/checkpoint/box.h"
-#include "dew/compile.h"
-#include "dew/ir/tensor.h"
 #include "dew/ops/ops.h"
-#include "dew/runtime/cpu/cpu.h"
+#include "tests/sharding/machines.h"
 #include "tests/sharding/step_cases.h"
 
 namespace dew {
 namespace {
 
 using namespace sharding_test;
-
-class Machine {
- public:
-  Machine(const Module& module, const Placement& placement, Backend& backend, bool check_replicas)
-      : whole_(module),
-        executable_(
-            compile(module, backend, {.placement = placement, .check_replicas = check_replicas})) {}
-
-  void set(const std::string& name, const Array& array) {
-    const int r = whole_.register_index(name);
-    const Type& type = whole_.registers[static_cast<std::size_t>(r)].type;
-    std::vector<std::byte> bytes(static_cast<std::size_t>(type.bytes()));
-    store(array, type.dtype, bytes.data());
-    for (const Shard& s : executable_->shards(r)) {
-      const Box box{s.start, s.extent};
-      copy_part(box, byte_size(type.dtype), dew::whole(type.shape), bytes, box, s.bytes);
-    }
-  }
-
-  // Empty for sums that devices have not joined.
-  Array get(const std::string& name) {
-    const int r = whole_.register_index(name);
-    const Type& type = whole_.registers[static_cast<std::size_t>(r)].type;
-    std::vector<std::byte> bytes(static_cast<std::size_t>(type.bytes()));
-    std::vector<Box> boxes;
-    for (const Shard& s : executable_->shards(r)) {
-      const Box box{s.start, s.extent};
-      copy_part(box, byte_size(type.dtype), box, s.bytes, dew::whole(type.shape), bytes);
-      boxes.push_back(box);
-    }
-    if (boxes.empty()) return {};
-    EXPECT_EQ(tiling_problem(type.shape, boxes), "") << name;
-    return load(type, bytes.data());
-  }
-
-  void run(const std::string& list) { executable_->run(whole_.list_index(list)); }
-
- private:
-  Module whole_;
-  std::unique_ptr<Executable> executable_;
-};
 
 class ExecutedStep {
  public:
@@ -88,7 +44,7 @@ class ExecutedStep {
  private:
   Arrays run(const Placement& placement, int workers, bool check_replicas) {
     const std::unique_ptr<Backend> backend = cpu_backend(workers);
-    Machine machine(module_, placement, *backend, check_replicas);
+    ExecutedMachine machine(module_, placement, *backend, check_replicas);
     for (const auto& [name, array] : before_) machine.set(name, array);
     machine.run("train");
     machine.run("eval");
