@@ -1,6 +1,6 @@
 // All ways from one placement to another: the steps that the planner finds, carried out on every
-// device with integers, end where they should, cost no more than gathering everything, and hold no
-// more than both ends do.
+// device with integers, end where they should, cost no more than gathering everything, and hardly
+// ever hold more than the larger end.
 #include "dew/partition/reshard.h"
 
 #include <gtest/gtest.h>
