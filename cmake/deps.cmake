@@ -30,8 +30,12 @@ dew_dep(dnnl         HEADER oneapi/dnnl/dnnl.h LIBS dnnl)
 dew_dep(hwy          HEADER hwy/highway.h LIBS hwy DEFINES HWY_SHARED_DEFINE)
 dew_dep(fmt          HEADER fmt/format.h LIBS fmt)
 dew_dep(xxhash       HEADER xxhash.h LIBS xxhash)
-dew_dep(tomlplusplus HEADER toml++/toml.h LIBS tomlplusplus
-                     DEFINES TOML_HEADER_ONLY=0 TOML_SHARED_LIB=1)
+if(DEW_FUZZ)  # compiled with our code, so that the fuzzer sees its branches as well
+  dew_dep(tomlplusplus HEADER toml++/toml.h DEFINES TOML_HEADER_ONLY=1)
+else()
+  dew_dep(tomlplusplus HEADER toml++/toml.h LIBS tomlplusplus
+                       DEFINES TOML_HEADER_ONLY=0 TOML_SHARED_LIB=1)
+endif()
 dew_dep(zstd         HEADER zstd.h LIBS zstd)
 dew_dep(zlib         HEADER zlib.h LIBS z)
 dew_dep(json         HEADER nlohmann/json.hpp)

@@ -128,6 +128,7 @@ endfunction()
 # tests/<folder>/*.cc: what crosses rooms. One executable a folder, linking everything.
 function(dew_cross_tests)
   file(GLOB folders CONFIGURE_DEPENDS LIST_DIRECTORIES true ${PROJECT_SOURCE_DIR}/tests/*)
+  list(REMOVE_ITEM folders ${PROJECT_SOURCE_DIR}/tests/fuzz)  # cmake/fuzz.cmake
   foreach(folder IN LISTS folders)
     file(GLOB sources CONFIGURE_DEPENDS ${folder}/*.cc)
     if(sources)

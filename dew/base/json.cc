@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "dew/base/format.h"
+#include "dew/base/text.h"
 
 namespace dew {
 namespace {
@@ -80,13 +81,13 @@ JsonObject::JsonObject(const Json& json, std::string where, ErrorCode code)
 }
 
 void JsonObject::refuse(const std::string& key, std::string_view what_it_must_be) const {
-  fail(code_,
-       format("{}: '{}' must be {}, found {}", where_, key, what_it_must_be, shorten(at(key))));
+  fail(code_, format("{}: {} must be {}, found {}", where_, in_quotes(key), what_it_must_be,
+                     shorten(at(key))));
 }
 
 const Json& JsonObject::at(const std::string& key) const {
   const auto found = json_.find(key);
-  if (found == json_.end()) fail(code_, format("{}: '{}' is missing", where_, key));
+  if (found == json_.end()) fail(code_, format("{}: {} is missing", where_, in_quotes(key)));
   return *found;
 }
 
@@ -115,7 +116,7 @@ std::optional<std::int64_t> JsonObject::integer_or_null(const std::string& key, 
 }
 
 JsonObject JsonObject::object(const std::string& key) const {
-  return JsonObject(at(key), format("{}: '{}'", where_, key), code_);
+  return JsonObject(at(key), format("{}: {}", where_, in_quotes(key)), code_);
 }
 
 }  // namespace dew

@@ -68,6 +68,7 @@ TEST(JsonObject, NamesTheMemberAtFault) {
   EXPECT_THAT(error([&] { object.integer("none", 0, 4); }), HasSubstr("found null"));
   EXPECT_EQ(error([&] { object.text("n"); }), "f.json: 'n' must be a string, found 5");
   EXPECT_EQ(error([&] { object.text("no"); }), "f.json: 'no' is missing");
+  EXPECT_EQ(error([&] { object.text("a\n"); }), "f.json: 'a?' is missing");  // one line
   EXPECT_EQ(error([&] { object.object("n"); }), "f.json: 'n': a JSON object is expected, found 5");
 }
 

@@ -155,11 +155,4 @@ void copy_part(const Box& part, std::int64_t element_bytes, const Box& from,
   });
 }
 
-std::string in_quotes(std::string_view name) {
-  constexpr std::size_t kMost = 160;
-  std::string text = "'";
-  for (const char c : name.substr(0, kMost)) text += c < ' ' || c > '~' ? '?' : c;
-  return text + (name.size() > kMost ? "...'" : "'");
-}
-
 }  // namespace dew

@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "dew/base/shape.h"
+#include "dew/base/text.h"
 
 namespace dew {
 
@@ -42,8 +43,5 @@ std::string tiling_problem(const Dims& shape, std::span<const Box> boxes);
 // REQUIRES: `part` lies in both; the sizes of the spans are those of the boxes.
 void copy_part(const Box& part, std::int64_t element_bytes, const Box& from,
                std::span<const std::byte> source, const Box& to, std::span<std::byte> target);
-
-// A name from a file as a message may show it: quoted, on one line, in ASCII, of bearable length.
-std::string in_quotes(std::string_view name);
 
 }  // namespace dew

@@ -337,27 +337,36 @@ void read_integers(StoredType type, std::span<const std::byte> bytes, std::span<
   }
 }
 
-SafetensorsWriter::SafetensorsWriter(const Path& path, ErrorCode code,
-                                     std::vector<StoredTensor> tensors,
-                                     const std::map<std::string, std::string>& metadata)
-    : file_(path, code), tensors_(std::move(tensors)) {
-  for (StoredTensor& t : tensors_) {
+std::string safetensors_header(std::vector<StoredTensor>& tensors,
+                               const std::map<std::string, std::string>& metadata) {
+  for (StoredTensor& t : tensors) {
     const auto bytes = checked_bytes(t.shape, byte_size(t.type));
     DEW_CHECK(bytes.has_value(), in_quotes(t.name));
     t.bytes = *bytes;
   }
-  const std::string text = header_text(tensors_, metadata);
+  const std::string text = header_text(tensors, metadata);
   const std::uint64_t length = text.size();
   std::string header(sizeof length, '\0');
   std::memcpy(header.data(), &length, sizeof length);
   header += text;
-  file_.write(header);
-  header_bytes_ = file_bytes_ = static_cast<std::int64_t>(header.size());
-  header_digest_ = digest_of(std::as_bytes(std::span(header)));
-  for (StoredTensor& t : tensors_) {
-    t.offset = file_bytes_;
-    file_bytes_ += t.bytes;
+  auto end = static_cast<std::int64_t>(header.size());
+  for (StoredTensor& t : tensors) {
+    t.offset = end;
+    end += t.bytes;
   }
+  return header;
+}
+
+SafetensorsWriter::SafetensorsWriter(const Path& path, ErrorCode code,
+                                     std::vector<StoredTensor> tensors,
+                                     const std::map<std::string, std::string>& metadata)
+    : file_(path, code), tensors_(std::move(tensors)) {
+  const std::string header = safetensors_header(tensors_, metadata);
+  file_.write(header);
+  header_bytes_ = static_cast<std::int64_t>(header.size());
+  header_digest_ = digest_of(std::as_bytes(std::span(header)));
+  file_bytes_ = header_bytes_;
+  for (const StoredTensor& t : tensors_) file_bytes_ += t.bytes;
 }
 
 void SafetensorsWriter::finish() {

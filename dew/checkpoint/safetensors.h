@@ -86,6 +86,11 @@ void read_floats(StoredType type, std::span<const std::byte> bytes, std::span<fl
 void read_integers(StoredType type, std::span<const std::byte> bytes, std::span<std::int64_t> to,
                    ErrorCode code);
 
+// Length and header of a file whose tensors' bytes follow in the order given; offsets and byte
+// counts are filled in. REQUIRES: names differ and are UTF-8, and sizes are those of tensors.
+std::string safetensors_header(std::vector<StoredTensor>& tensors,
+                               const std::map<std::string, std::string>& metadata);
+
 // Writes one file front to back, holding only its header in memory.
 class SafetensorsWriter {
  public:

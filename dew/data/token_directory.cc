@@ -128,8 +128,12 @@ TokenMeta read_token_meta(const Path& directory) {
     fail(ErrorCode::data, format("there is no token directory '{}'", directory.string()),
          "make one with: dew tokenize TEXT --out " + directory.string());
   }
-  const Json json = read_json(path, kMaxMetaBytes, ErrorCode::data);
-  const JsonObject meta(json, path.string(), ErrorCode::data);
+  return parse_token_meta(read_file(path, ErrorCode::data, kMaxMetaBytes), path.string());
+}
+
+TokenMeta parse_token_meta(std::string_view text, const std::string& where) {
+  const Json json = parse_json(text, where, ErrorCode::data);
+  const JsonObject meta(json, where, ErrorCode::data);
 
   TokenMeta result;
   result.tokenizer = meta.text("tokenizer");
@@ -147,13 +151,13 @@ TokenMeta read_token_meta(const Path& directory) {
   // A wider type than needed is harmless; a narrower one cannot hold the ids, so they were cut when
   // written.
   if (width(result.dtype) < width(id_type_for(result.vocab_size))) {
-    fail(ErrorCode::data, format("{}: dtype {} cannot hold the ids of a vocabulary of {}",
-                                 path.string(), name(result.dtype), result.vocab_size));
+    fail(ErrorCode::data, format("{}: dtype {} cannot hold the ids of a vocabulary of {}", where,
+                                 name(result.dtype), result.vocab_size));
   }
   return result;
 }
 
-void write_token_meta(const Path& directory, const TokenMeta& meta) {
+std::string token_meta_text(const TokenMeta& meta) {
   OrderedJson json;
   json["tokenizer"] = meta.tokenizer;
   json["vocab_size"] = meta.vocab_size;
@@ -164,14 +168,29 @@ void write_token_meta(const Path& directory, const TokenMeta& meta) {
   if (meta.documents) json["documents"] = *meta.documents;
   if (meta.train_digest) json["digests"]["train.bin"] = digest_text(*meta.train_digest);
   if (meta.val_digest) json["digests"]["val.bin"] = digest_text(*meta.val_digest);
-  write_file_atomic(directory / "meta.json", json.dump() + "\n", ErrorCode::data);
+  return json.dump() + "\n";
+}
+
+void write_token_meta(const Path& directory, const TokenMeta& meta) {
+  write_file_atomic(directory / "meta.json", token_meta_text(meta), ErrorCode::data);
 }
 
 TokenFile::TokenFile(Path path, const TokenFileSpec& spec)
-    : path_(std::move(path)), spec_(spec), map_(path_, ErrorCode::data, Access::random) {
+    : path_(std::move(path)),
+      spec_(spec),
+      map_(path_, ErrorCode::data, Access::random),
+      bytes_(map_.bytes()) {
+  open();
+}
+
+TokenFile::TokenFile(Path path, std::span<const std::byte> bytes, const TokenFileSpec& spec)
+    : path_(std::move(path)), spec_(spec), bytes_(bytes) {
+  open();
+}
+
+void TokenFile::open() {
   check_size();
-  const auto bytes = static_cast<std::int64_t>(map_.bytes().size());
-  if (bytes > kScanBytes) {
+  if (static_cast<std::int64_t>(bytes_.size()) > kScanBytes) {
     fingerprint_ = sample();
     return;
   }
@@ -182,7 +201,7 @@ TokenFile::TokenFile(Path path, const TokenFileSpec& spec)
 }
 
 void TokenFile::check_size() const {
-  const auto bytes = static_cast<std::int64_t>(map_.bytes().size());
+  const auto bytes = static_cast<std::int64_t>(bytes_.size());
   const std::string where = path_.string();
   if (bytes == 0) fail(ErrorCode::data, format("{} is empty", where));
   if (bytes % width(spec_.dtype) != 0) {
@@ -204,9 +223,8 @@ void TokenFile::check_size() const {
 
 std::uint64_t TokenFile::scan() const {
   Digest digest;
-  const auto bytes = map_.bytes();
-  for (std::size_t at = 0; at < bytes.size(); at += kScanPiece) {
-    const auto piece = bytes.subspan(at, std::min(kScanPiece, bytes.size() - at));
+  for (std::size_t at = 0; at < bytes_.size(); at += kScanPiece) {
+    const auto piece = bytes_.subspan(at, std::min(kScanPiece, bytes_.size() - at));
     digest.update(piece);
     with_ids(piece, spec_.dtype, [&](auto ids) {
       const std::size_t bad = first_outside(ids, spec_.vocab_size);
@@ -223,8 +241,7 @@ std::uint64_t TokenFile::scan() const {
 }
 
 std::uint64_t TokenFile::sample() const {
-  const auto bytes = map_.bytes();
-  const auto size = static_cast<std::int64_t>(bytes.size());
+  const auto size = static_cast<std::int64_t>(bytes_.size());
   Digest digest;
   digest.update(std::as_bytes(std::span(&size, 1)));
   const std::int64_t stride = (size - kSampleBytes) / kSampleBlocks;
@@ -232,7 +249,7 @@ std::uint64_t TokenFile::sample() const {
     // The last block ends with the file.
     const std::int64_t at = i == kSampleBlocks ? size - kSampleBytes : i * stride;
     digest.update(
-        bytes.subspan(static_cast<std::size_t>(at), static_cast<std::size_t>(kSampleBytes)));
+        bytes_.subspan(static_cast<std::size_t>(at), static_cast<std::size_t>(kSampleBytes)));
   }
   return digest.value();
 }
@@ -247,8 +264,8 @@ void TokenFile::refuse_id(std::int64_t position, std::uint32_t id) const {
 void TokenFile::read(std::int64_t first, std::span<std::int32_t> out) const {
   const auto count = static_cast<std::int64_t>(out.size());
   DEW_CHECK(0 <= first && first <= size() - count, format("ids {}+{} of {}", first, count, size()));
-  const auto bytes = map_.bytes().subspan(static_cast<std::size_t>(first * width(spec_.dtype)),
-                                          static_cast<std::size_t>(count * width(spec_.dtype)));
+  const auto bytes = bytes_.subspan(static_cast<std::size_t>(first * width(spec_.dtype)),
+                                    static_cast<std::size_t>(count * width(spec_.dtype)));
   with_ids(bytes, spec_.dtype, [&](auto ids) {
     const std::size_t bad = first_outside(ids, spec_.vocab_size);
     if (bad < ids.size()) refuse_id(first + static_cast<std::int64_t>(bad), ids[bad]);

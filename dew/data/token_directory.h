@@ -30,9 +30,11 @@ struct TokenMeta {
   std::optional<std::uint64_t> train_digest, val_digest;  // XXH3-64 of the files
 };
 
-// Both throw ErrorCode::data, naming the file and the member at fault.
+// All throw ErrorCode::data, naming the file (`where`) and the member at fault.
 TokenMeta read_token_meta(const Path& directory);
+TokenMeta parse_token_meta(std::string_view text, const std::string& where);
 void write_token_meta(const Path& directory, const TokenMeta& meta);
+std::string token_meta_text(const TokenMeta& meta);
 
 // What one file of ids must be.
 struct TokenFileSpec {
@@ -54,6 +56,9 @@ class TokenFile {
   // Throws ErrorCode::data, each with its own text: missing, empty, not whole ids, fewer or more
   // ids than the spec says, and (when scanned) an id outside the vocabulary or another digest.
   TokenFile(Path path, const TokenFileSpec& spec);
+  // The same over bytes in memory that are aligned as the ids and outlive this; `path` is for
+  // messages.
+  TokenFile(Path path, std::span<const std::byte> bytes, const TokenFileSpec& spec);
 
   const Path& path() const { return path_; }
   std::int64_t size() const { return spec_.tokens; }  // in ids
@@ -67,6 +72,7 @@ class TokenFile {
   std::uint64_t fingerprint() const { return fingerprint_; }
 
  private:
+  void open();
   void check_size() const;
   std::uint64_t scan() const;
   std::uint64_t sample() const;
@@ -75,6 +81,7 @@ class TokenFile {
   Path path_;
   TokenFileSpec spec_;
   MappedFile map_;
+  std::span<const std::byte> bytes_;
   std::uint64_t fingerprint_ = 0;
 };
 

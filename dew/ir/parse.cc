@@ -89,10 +89,15 @@ class Reader {
     return *t;
   }
 
+  // Small enough that neither its elements nor its bytes overflow.
   Type type() {
+    constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max() / 16;
     Type out{dtype(), dims()};
+    std::int64_t elements = 1;
     for (const std::int64_t size : out.shape) {
       if (size < 0) error(format("a size of {}", size));
+      if (size > 0 && elements > kMost / size) error(format("[{}] elements", join(out.shape)));
+      elements *= std::max<std::int64_t>(size, 1);
     }
     return out;
   }
@@ -165,9 +170,13 @@ void read_attrs(Reader& r, Attrs& out) {
 
 class Parser {
  public:
-  Parser(Reader& reader, std::span<const OpDef* const> ops) : r_(reader), ops_(ops) {}
+  static constexpr int kMaxDepth = 16;
+
+  Parser(Reader& reader, std::span<const OpDef* const> ops, int depth = 0)
+      : r_(reader), ops_(ops), depth_(depth) {}
 
   Program program() {
+    if (depth_ > kMaxDepth) r_.error(format("scans nested more than {} deep", kMaxDepth));
     r_.expect("program");
     Program p(r_.quoted());
     if (r_.accept("likes_of")) p.set_likes_of(r_.quoted());
@@ -236,7 +245,7 @@ class Parser {
     while (r_.accept(","));
     if (types.size() != results) r_.error(format("{} results but {} types", results, types.size()));
     if (auto* scan = std::get_if<ScanAttrs>(&attrs)) {
-      scan->body = std::make_shared<const Program>(Parser(r_, ops_).program());
+      scan->body = std::make_shared<const Program>(Parser(r_, ops_, depth_ + 1).program());
     }
     std::vector<Value> made;
     try {
@@ -311,6 +320,7 @@ class Parser {
 
   Reader& r_;
   std::span<const OpDef* const> ops_;
+  int depth_ = 0;  // bodies around this one
   int ids_seen_ = 0;
 };
 

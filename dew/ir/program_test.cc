@@ -56,6 +56,8 @@ TEST(ProgramText, ErrorsNameLineAndColumn) {
   EXPECT_NE(message("(%2", "(%77").find("%77 is not defined"), std::string::npos);
   EXPECT_NE(message("lhs_contract=[1]", "lhs_contract=[x]").find("line 5"), std::string::npos);
   EXPECT_NE(message("%4 =", "%9 =").find("numbered in order"), std::string::npos);
+  EXPECT_NE(message("bf16[2,3]", "bf16[4294967296,4294967296]").find("elements"),
+            std::string::npos);
   for (std::size_t cut = 0; cut + 1 < text.size(); cut += 3) {
     if (text.substr(cut).find_first_not_of(" \n") == std::string::npos) continue;
     EXPECT_THROW(parse(text.substr(0, cut), all_ops()), Error) << cut;
