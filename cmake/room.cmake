@@ -136,6 +136,9 @@ function(dew_cross_tests)
       if(TARGET test_${name})
         set(name ${name}_program)  # tests/cli beside the tests of room cli
       endif()
+      if(name STREQUAL "processes")  # they run the program as those of tests/cli do
+        list(APPEND sources ${PROJECT_SOURCE_DIR}/tests/cli/program.cc)
+      endif()
       dew_test(test_${name} SOURCES ${sources} LIBS $<TARGET_NAME_IF_EXISTS:dew_cli> dew dew_deps::fmt)
       if(TARGET dew_program)
         add_dependencies(test_${name} dew_program)  # some run it

@@ -4,6 +4,7 @@
 #include <limits>
 #include <optional>
 #include <string_view>
+#include <utility>
 
 #include "dew/base/format.h"
 #include "dew/base/json.h"
@@ -17,11 +18,13 @@ constexpr std::int64_t kMaxBytes = std::int64_t{1} << 34;
 
 OrderedJson number(double x) { return std::isfinite(x) ? OrderedJson(x) : OrderedJson(); }
 
-// The step of a line; none if it is not a line of ours.
-std::optional<std::int64_t> step_of(std::string_view line) {
+// None if it is not a line of ours.
+std::optional<MetricsLine> parse_line(std::string_view line) {
   try {
     const Json json = parse_json(line, "line", kCode);
-    return JsonObject(json, "line", kCode).integer("step", 0, INT64_MAX);
+    return MetricsLine{.step = JsonObject(json, "line", kCode).integer("step", 0, INT64_MAX),
+                       .evaluation = json.contains("eval_loss"),
+                       .text = std::string(line)};
   } catch (const Error&) {
     return std::nullopt;
   }
@@ -37,13 +40,13 @@ std::vector<MetricsLine> read_metrics(const Path& path) {
   for (std::size_t end = 0; (end = text.find('\n', begin)) != text.npos;
        begin = end + 1, ++number) {
     const std::string_view line = std::string_view(text).substr(begin, end - begin);
-    const auto step = step_of(line);
-    if (!step && bad == 0) bad = number;
-    if (step && bad > 0) {
+    auto parsed = parse_line(line);
+    if (!parsed && bad == 0) bad = number;
+    if (parsed && bad > 0) {
       fail(kCode, format("{}:{}: not a line of metrics", path.string(), bad),
            "repair or remove the line, or move the file away");
     }
-    if (step) lines.push_back({*step, std::string(line)});
+    if (parsed) lines.push_back(std::move(*parsed));
   }
   return lines;
 }
@@ -52,7 +55,9 @@ MetricsWriter::MetricsWriter(const Path& path, std::int64_t step) {
   std::string kept;
   if (step > 0) {
     for (const MetricsLine& line : read_metrics(path)) {
-      if (line.step <= step) kept += line.text + '\n';
+      if (line.step > step) continue;
+      kept += line.text + '\n';
+      if (line.evaluation) evaluated_ = line.step;
     }
   }
   write_file_atomic(path, kept, kCode);
@@ -73,6 +78,7 @@ void MetricsWriter::add(const LogLine& line) {
 }
 
 void MetricsWriter::add(std::int64_t step, const EvalResult& result) {
+  if (step <= evaluated_) return;
   const OrderedJson json = {{"step", step},
                             {"eval_loss", number(result.loss)},
                             {"eval_perplexity", number(result.perplexity)},

@@ -15,6 +15,7 @@ struct EvalResult;
 
 struct MetricsLine {
   std::int64_t step = 0;
+  bool evaluation = false;
   std::string text;  // the JSON, without the newline
 };
 
@@ -33,12 +34,14 @@ class MetricsWriter {
   MetricsWriter(const MetricsWriter&) = delete;
   MetricsWriter& operator=(const MetricsWriter&) = delete;
 
-  // Each is one line, in the file when the call returns. Numbers that are not finite are null.
+  // Each is one line, in the file when the call returns. Numbers that are not finite are null. An
+  // evaluation of a step that the file has already is not added again.
   void add(const LogLine& line);
   void add(std::int64_t step, const EvalResult& result);
 
  private:
   std::optional<FileAppender> file_;
+  std::int64_t evaluated_ = -1;  // last step with an evaluation
 };
 
 }  // namespace dew

@@ -88,6 +88,15 @@ TEST(Metrics, AResumedRunDropsLaterLines) {
   EXPECT_THAT(steps(dir / "m"), ElementsAre());
 }
 
+TEST(Metrics, AnEvaluationIsThereOnce) {
+  const TemporaryDirectory dir;
+  for (int round = 0; round < 3; ++round) {
+    MetricsWriter writer(dir / "m", 20);
+    writer.add(20, {});
+  }
+  EXPECT_THAT(steps(dir / "m"), ElementsAre(20));
+}
+
 TEST(Metrics, AnyTornEndIsDropped) {
   const TemporaryDirectory dir;
   {

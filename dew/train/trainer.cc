@@ -84,9 +84,11 @@ class Trainer::Run {
            format("the run is at step {} and its target is {} steps", clocks_.step, fit_.steps),
            "run.steps is the total of all runs in this directory; give a larger one");
     }
-    if (clocks_.step == fit_.steps) return result();
+    if (clocks_.step == fit_.steps && !owes_evaluation_) return result();
     if (!t_.stepper_) start_anew();
     if (o_.observer != nullptr) o_.observer->on_begin(clocks_.step);
+    if (owes_evaluation_) evaluate();
+    if (clocks_.step == fit_.steps) return result();
     message(format("Training from step {} to {} on {} (1 process(es))", clocks_.step, fit_.steps,
                    to_string(t_.arrangement_.mesh)));
     if (plan_.pads() > 0) {
@@ -212,6 +214,9 @@ class Trainer::Run {
     position_ = info.data.position;
     t_.progress_.run_id = info.run;
     t_.progress_.saved_step = clocks_.step;
+    // A run that is stopped at a step does not evaluate it any more.
+    const bool wanted = due(clocks_.step, fit_.eval_every) || clocks_.step == fit_.steps;
+    owes_evaluation_ = wanted && !info.eval_loss;
     steps_since_line_ = clocks_.line_steps;
     loss_sum_ = clocks_.line_loss.value_or(std::numeric_limits<double>::quiet_NaN());
     message(format("Resumed from step {} in {}", clocks_.step, o_.checkpoints.string()));
@@ -340,9 +345,11 @@ class Trainer::Run {
   void evaluate() {
     aside([&] {
       if (!validation_) validation_.emplace(data_.val, plan_, data_.options.val_batches);
-      eval_ = t_.stepper_->evaluate(*validation_, fit_.should_stop);
-      stopped_ = stopped_ || !eval_;
-      if (eval_ && o_.observer != nullptr) o_.observer->on_eval(clocks_.step, *eval_);
+      const auto result = t_.stepper_->evaluate(*validation_, fit_.should_stop);
+      stopped_ = stopped_ || !result;
+      if (!result) return;
+      if (o_.observer != nullptr) o_.observer->on_eval(clocks_.step, *result);
+      eval_ = result;  // it counts when it is told
     });
   }
 
@@ -431,7 +438,7 @@ class Trainer::Run {
   std::optional<EvalResult> eval_;
   std::optional<std::int64_t> snapshot_step_;  // of the snapshot that was begun last
   Snapshot snapshot_;
-  bool stopped_ = false;
+  bool stopped_ = false, owes_evaluation_ = false;
 };
 
 Trainer::Trainer(LMObjective objective, Optimizer optimizer, TrainerOptions options)

@@ -149,6 +149,26 @@ TEST_F(TrainerTest, AResumeGoesOnAndItsLinesToo) {
   EXPECT_EQ(bytes_of(whole), bytes_of(second));
 }
 
+// What was due at the step of the stop is made up for, once.
+TEST_F(TrainerTest, AResumeMakesTheEvaluationThatWasDue) {
+  const auto fit = [&](std::size_t stop_after) {
+    Trainer(objective(), adamw(1e-2), options(true))
+        .fit(data(), {.steps = 8, .eval_every = 2, .should_stop = [&] {
+                        return seen_.steps.size() >= stop_after;
+                      }});
+  };
+  fit(4);
+  EXPECT_EQ(seen_.steps.size(), 4u);
+  EXPECT_EQ(seen_.evals, (std::vector<std::int64_t>{2}));
+  fit(8);  // makes up for that of step 4; the last step is there, its evaluation is not
+  EXPECT_EQ(seen_.steps.size(), 8u);
+  EXPECT_EQ(seen_.evals, (std::vector<std::int64_t>{2, 4, 6}));
+  seen_.evals.clear();
+  fit(100);
+  EXPECT_EQ(seen_.steps.size(), 8u);
+  EXPECT_EQ(seen_.evals, (std::vector<std::int64_t>{8}));
+}
+
 TEST_F(TrainerTest, AnotherRunIsNotResumed) {
   Trainer(objective(), adamw(1e-2), options(true)).fit(data(), {.steps = 2});
   TrainerOptions other = options(true);

@@ -94,6 +94,15 @@ bool Running::wait_for(const std::string& text) {
   return false;
 }
 
+bool Running::ends_within(double seconds) {
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
+  while (!done_ && std::chrono::steady_clock::now() < deadline) {
+    done_ = ::waitpid(pid_, &status_, WNOHANG) == pid_;
+    if (!done_) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  }
+  return done_;
+}
+
 Outcome Running::finish() {
   if (!done_) ::waitpid(pid_, &status_, 0);
   done_ = true;

@@ -42,6 +42,7 @@ class Running {
   void signal(int number);
   // Until standard error contains `text`; false if the program ends or a minute passes before.
   bool wait_for(const std::string& text);
+  bool ends_within(double seconds);
   Outcome finish();
 
  private:
