@@ -124,7 +124,7 @@ Spec DeviceProgram::kept_spec(int id, const Spec& made) const {
   const ValueInfo& value = info(id);
   if (value.pin.empty() && value.like < 0) return made;
   const std::optional<DimAtoms> dims = wish(id);
-  const Spec goal{dims ? *dims : made.dims, 0};
+  Spec goal{dims ? *dims : made.dims, 0};
   if (value.pin.empty() && late_ && wish_weight(id)) return summed_within_loops(id, made, goal);
   return goal;
 }

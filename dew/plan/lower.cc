@@ -228,8 +228,7 @@ class Lowering {
     whole.shape[at(group.dims.front())] *= group.members;
     GroupAttrs parts = group;
     parts.dims = {group.dims.front()};
-    const Seen made =
-        own_part_view(new_memory(whole, rest, lies_stacked(x), f.loop), parts, atom_sizes_);
+    Seen made = own_part_view(new_memory(whole, rest, lies_stacked(x), f.loop), parts, atom_sizes_);
     copy(x, made, "gather");
     return made;
   }
@@ -255,7 +254,7 @@ class Lowering {
       for (const std::int64_t a : atoms) same.strides.push_back(x.stride(a));
       return same;
     }
-    const Seen made = new_memory(x.view.type, atoms, false, f.loop);
+    Seen made = new_memory(x.view.type, atoms, false, f.loop);
     copy(x, made, "dense");
     return made;
   }
@@ -414,7 +413,7 @@ class Lowering {
   }
 
   Seen copied(Frame& f, const Seen& x, const Dims& atoms) {
-    const Seen made = new_memory(x.view.type, atoms, false, f.loop);
+    Seen made = new_memory(x.view.type, atoms, false, f.loop);
     copy(x, made, "dense");
     return made;
   }
@@ -422,7 +421,7 @@ class Lowering {
   // All parts as one array that lies as `first` does.
   View in_order_of(Frame& f, const Seen& x, const Seen& first) {
     const bool stacked = lies_stacked(first);
-    const View v = expanded(x, first.atoms, stacked, atom_sizes_);
+    View v = expanded(x, first.atoms, stacked, atom_sizes_);
     if (is_dense(v)) return v;
     const Seen made = new_memory(x.view.type, first.atoms, stacked, f.loop);
     copy(x, made, "dense");
@@ -433,7 +432,7 @@ class Lowering {
   // the whole table, and labels that count from its beginning, as the first member has them.
   GroupAttrs take_whole_vocabulary(Frame& f, HeadAttrs& head, std::vector<Seen>& in,
                                    std::vector<Type>& out, std::vector<Dims>& out_atoms) {
-    const GroupAttrs group{.atoms = head.atoms, .members = head.members, .dims = {0}, .to = {}};
+    GroupAttrs group{.atoms = head.atoms, .members = head.members, .dims = {0}, .to = {}};
     std::optional<Seen> table = gathered_view(in[1], group, atom_sizes_);
     if (!table) table = gathered_view(in_a_row(f, in[1], group), group, atom_sizes_);
     in[1] = *table;

@@ -141,7 +141,7 @@ std::optional<Seen> gathered_view(Seen x, const GroupAttrs& group, const Dims& a
 }
 
 // Runs of old and new atoms of equal product are one number each.
-std::optional<Seen> permuted_view(Seen x, const GroupAttrs& group, const Dims& atom_sizes) {
+std::optional<Seen> permuted_view(const Seen& x, const GroupAttrs& group, const Dims& atom_sizes) {
   const Dims &from = group.atoms, &to = group.to;
   Seen out = x;
   for (const std::int64_t a : from) remove_atom(out, a);

@@ -41,7 +41,7 @@ std::optional<Dims> reshaped_strides(const Dims& shape, const Dims& strides, con
 // What collectives that only move look like as views. None: the memory must be dense first.
 Seen own_part_view(Seen x, const GroupAttrs& group, const Dims& atom_sizes);
 std::optional<Seen> gathered_view(Seen x, const GroupAttrs& group, const Dims& atom_sizes);
-std::optional<Seen> permuted_view(Seen x, const GroupAttrs& group, const Dims& atom_sizes);
+std::optional<Seen> permuted_view(const Seen& x, const GroupAttrs& group, const Dims& atom_sizes);
 
 // How a step takes the atoms of its operands and results.
 struct AtomUse {

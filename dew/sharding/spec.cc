@@ -107,7 +107,8 @@ std::string to_user_string(const Mesh& mesh, const Spec& spec) {
   for (std::size_t d = 0; d < rank; ++d) {
     std::string entry;
     const std::vector<std::string> names = user_names(mesh, spec.dims[d]);
-    for (const std::string& name : names) entry += (entry.empty() ? "'" : ", '") + name + "'";
+    for (const std::string& name : names)
+      entry += format("{}'{}'", entry.empty() ? "" : ", ", name);
     if (names.empty()) entry = "None";
     if (names.size() > 1) entry = "(" + entry + ")";
     text += (d == 0 ? "" : ", ") + entry;

@@ -28,27 +28,27 @@ class RegisterPlaces {
   }
 
   void add_params(std::span<const ParamSpec> params) {
-    using namespace registers;
     // A list that ends with the gradients leaves them whole, for the host to read.
     const bool read =
         std::ranges::find(module_.lists, "gradient", &CallList::name) != module_.lists.end();
     for (const ParamSpec& param : params) {
       const Spec spec = state_spec(arrangement_, param);
-      for (const char* prefix : {kParameter, kFirstMoment, kSecondMoment, kAverage})
+      for (const char* prefix : {registers::kParameter, registers::kFirstMoment,
+                                 registers::kSecondMoment, registers::kAverage})
         place(prefix + param.name, spec, !param.stack.empty());
-      place(kGradient + param.name, read ? std::optional(spec) : std::nullopt,
+      place(registers::kGradient + param.name, read ? std::optional(spec) : std::nullopt,
             !param.stack.empty());
-      place(kCast + param.name, std::nullopt, !param.stack.empty());
+      place(registers::kCast + param.name, std::nullopt, !param.stack.empty());
     }
   }
 
   // [A', rows, T'], [A', rows] or [T'], and logits [rows, T', vocab] where they are asked for.
   void add_batch() {
-    using namespace registers;
-    for (const char* name : {kIds, kLabels, kWeights, kPositions, kSegments})
+    for (const char* name : {registers::kIds, registers::kLabels, registers::kWeights,
+                             registers::kPositions, registers::kSegments})
       place_batch(name, {"", names::kBatch, names::kLength}, true);
-    place_batch(kRowIds, {"", names::kBatch}, true);
-    place_batch(kColumns, {names::kLength}, false);
+    place_batch(registers::kRowIds, {"", names::kBatch}, true);
+    place_batch(registers::kColumns, {names::kLength}, false);
     place_batch(kLogits, {names::kBatch, names::kLength, ""}, false);
   }
 
