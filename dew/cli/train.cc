@@ -113,8 +113,9 @@ FitOptions fit_options(const TrainConfig& config) {
 // ---- what is in the run's directory already
 
 void refuse_earlier(const TrainConfig& config, const Path& checkpoints) {
+  if (config.run.resume != "never") return;
   const NewestCheckpoint newest = newest_checkpoint(checkpoints);
-  if (config.run.resume != "never" || !newest.found) return;
+  if (!newest.found) return;
   fail(ErrorCode::checkpoint,
        format("'{}' holds a run at step {}, and run.resume is \"never\"", config.run.dir,
               newest.found->step),
