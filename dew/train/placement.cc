@@ -49,7 +49,7 @@ class RegisterPlaces {
       place_batch(name, {"", names::kBatch, names::kLength}, true);
     place_batch(registers::kRowIds, {"", names::kBatch}, true);
     place_batch(registers::kColumns, {names::kLength}, false);
-    place_batch(kLogits, {names::kBatch, names::kLength, ""}, false);
+    place_batch(registers::kLogits, {names::kBatch, names::kLength, ""}, false);
   }
 
   Placement take() { return std::move(out_); }
