@@ -65,6 +65,33 @@ TEST(Checkpoint, AnyShardSize) {
   }
 }
 
+// Bytes that stay where they are give the same files as bytes that are held.
+TEST(Checkpoint, BytesThatStayAreNotHeld) {
+  const Sample sample;
+  for (const std::int64_t limit : {1, 16, 100, 150, 10000}) {
+    const TempDir held, stay;
+    const Path one = sample.write(held.path(), 400, {.shard_bytes = limit});
+    CheckpointWriter writer(stay.path(), sample_info(), {.shard_bytes = limit, .bytes_stay = true});
+    for (const TensorRecord& t : sample.tensors) writer.declare(t);
+    std::vector<Bytes> parts;
+    for (const Box& box : sample.boxes_of_m) parts.push_back(sample.part("opt/m/a", box));
+    for (const TensorRecord& t : sample.tensors) {
+      if (t.name != "opt/m/a") {
+        writer.add(t.name, sample.values.at(t.name));
+        continue;
+      }
+      for (std::size_t i = 0; i < parts.size(); ++i) {
+        writer.add(t.name, sample.boxes_of_m[i], parts[i]);
+      }
+    }
+    writer.add_file("tokenizer.json", "{\"a\":1}");
+    const Path two = writer.commit();
+    for (const std::string& name : list_directory(one, ErrorCode::internal)) {
+      EXPECT_EQ(read_text(one / name), read_text(two / name)) << name << " at " << limit;
+    }
+  }
+}
+
 TEST(Checkpoint, TheSameBytesEveryTime) {
   const TempDir a, b;
   const Path one = Sample().write(a.path()), two = Sample().write(b.path());

@@ -8,8 +8,8 @@
 
 namespace dew {
 
-ShardWriter::ShardWriter(Path directory, std::int64_t owner, std::int64_t shard_bytes)
-    : directory_(std::move(directory)), owner_(owner), shard_bytes_(shard_bytes) {}
+ShardWriter::ShardWriter(Path directory, const ShardOptions& options)
+    : directory_(std::move(directory)), options_(options) {}
 
 void ShardWriter::add(const TensorRecord& tensor, std::size_t index, const Box& box,
                       std::span<const std::byte> bytes) {
@@ -23,12 +23,15 @@ void ShardWriter::add(const TensorRecord& tensor, std::size_t index, const Box& 
                           .type = stored_type(tensor.dtype),
                           .shape = box.extent},
                .bytes = bytes};
-  const auto limit = static_cast<std::size_t>(shard_bytes_);
+  const auto limit = static_cast<std::size_t>(options_.shard_bytes);
   if (bytes.size() >= limit) return write(std::span(&held, 1));
-  if (buffer_.size() + bytes.size() > limit) flush();
-  buffer_.reserve(limit);
-  buffer_.insert(buffer_.end(), bytes.begin(), bytes.end());
-  held.bytes = std::span(buffer_).last(bytes.size());
+  if (held_bytes_ + bytes.size() > limit) flush();
+  if (!options_.bytes_stay) {
+    buffer_.reserve(limit);
+    buffer_.insert(buffer_.end(), bytes.begin(), bytes.end());
+    held.bytes = std::span(buffer_).last(bytes.size());
+  }
+  held_bytes_ += bytes.size();
   held_.push_back(std::move(held));
 }
 
@@ -36,6 +39,7 @@ void ShardWriter::flush() {
   write(held_);
   held_.clear();
   buffer_.clear();
+  held_bytes_ = 0;
 }
 
 void ShardWriter::write(std::span<Held> held) {
@@ -46,7 +50,7 @@ void ShardWriter::write(std::span<Held> held) {
   });
   std::vector<StoredTensor> headers;
   for (const Held& h : held) headers.push_back(h.header);
-  const std::string file = format("shard-{:05}-{:05}.safetensors", owner_, files_.size());
+  const std::string file = format("shard-{:05}-{:05}.safetensors", options_.owner, files_.size());
   SafetensorsWriter writer(directory_ / file, ErrorCode::checkpoint, std::move(headers));
   for (std::size_t i = 0; i < held.size(); ++i) {
     writer.write(held[i].bytes);

@@ -18,13 +18,19 @@ struct WrittenPiece {
   StoredPiece piece;
 };
 
-// Pieces come in any order and are gathered in memory until they fill a file, because a header
-// stands before the bytes that it describes. A piece that fills a file alone is never copied. So
-// memory stays below `shard_bytes`.
+struct ShardOptions {
+  std::int64_t owner = 0;  // the process that writes
+  std::int64_t shard_bytes = 0;
+  bool bytes_stay = false;  // what add() is given lives until finish()
+};
+
+// Pieces come in any order and are gathered until they fill a file, because a header stands before
+// the bytes that it describes: in memory, which stays below `shard_bytes`, unless their bytes stay.
+// A piece that fills a file alone is never copied.
 class ShardWriter {
  public:
-  // Files are `directory`/shard-OWNER-NUMBER.safetensors, owner the process that writes.
-  ShardWriter(Path directory, std::int64_t owner, std::int64_t shard_bytes);
+  // Files are `directory`/shard-OWNER-NUMBER.safetensors.
+  ShardWriter(Path directory, const ShardOptions& options);
 
   // REQUIRES: `bytes` are those of the box, which has elements.
   void add(const TensorRecord& tensor, std::size_t index, const Box& box,
@@ -46,8 +52,9 @@ class ShardWriter {
   void write(std::span<Held> held);
 
   Path directory_;
-  std::int64_t owner_, shard_bytes_;
+  ShardOptions options_;
   std::vector<std::byte> buffer_;  // never grows beyond what was reserved: `Held` points into it
+  std::size_t held_bytes_ = 0;
   std::vector<Held> held_;
   std::vector<WrittenPiece> pieces_;
   std::vector<ShardFile> files_;

@@ -69,7 +69,7 @@ CheckpointWriter::CheckpointWriter(Path directory, CheckpointInfo info,
                                    const WriterOptions& options)
     : directory_(std::move(directory)),
       final_(directory_ / step_name(info.clocks.step)),
-      shards_(partial(), options.owner, options.shard_bytes) {
+      shards_(partial(), {options.owner, options.shard_bytes, options.bytes_stay}) {
   manifest_.info = std::move(info);
   if (file_kind(directory_, kCode) == FileKind::missing) {
     create_directories(directory_, kCode);
@@ -181,7 +181,7 @@ Path CheckpointWriter::commit() {
 
 Path write_checkpoint(const Path& directory, const CheckpointInfo& info,
                       std::span<const StateTensor> state) {
-  CheckpointWriter writer(directory, info);
+  CheckpointWriter writer(directory, info, {.bytes_stay = true});
   for (const StateTensor& tensor : state) writer.declare(tensor.record);
   for (const StateTensor& tensor : state) {
     for (const auto& [box, bytes] : tensor.parts) writer.add(tensor.record.name, box, bytes);

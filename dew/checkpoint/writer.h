@@ -18,7 +18,8 @@ namespace dew {
 struct WriterOptions {
   // Bytes of tensors in one file; also what the writer holds in memory at most.
   std::int64_t shard_bytes = std::int64_t{128} << 20;
-  std::int64_t owner = 0;  // number of the process, part of the files' names
+  bool bytes_stay = false;  // what add() is given lives until commit(): nothing is held
+  std::int64_t owner = 0;   // number of the process, part of the files' names
 };
 
 // An array of a state: what it is, and its bytes in parts that cover it once.
@@ -56,9 +57,9 @@ class CheckpointWriter {
   // Announces a tensor, `tensor.pieces` left empty.
   void declare(TensorRecord tensor);
 
-  // The bytes of a box of it, in any order; they are not needed after the call. A tensor without
-  // elements has no pieces. Throws ErrorCode::non_finite, naming the tensor, if one is not a finite
-  // number: a state that cannot be continued must not push out one that can.
+  // The bytes of a box of it, in any order; not needed after the call but for bytes_stay. A tensor
+  // without elements has no pieces. Throws ErrorCode::non_finite, naming the tensor, if one is not
+  // a finite number: a state that cannot be continued must not push out one that can.
   void add(std::string_view tensor, const Box& box, std::span<const std::byte> bytes);
   void add(std::string_view tensor, std::span<const std::byte> bytes);  // all of it
 
