@@ -5,7 +5,7 @@
 #   cmake --build build/fuzz --target fuzz && tools/fuzz build/fuzz 10
 
 # The rooms with parsers: those whose branches the fuzzer watches.
-set(DEW_FUZZED_ROOMS base ir ops nn sharding data checkpoint train)
+set(DEW_FUZZED_ROOMS base ir ops nn sharding data checkpoint train hf)
 
 function(dew_fuzz_targets)
   if(DEW_FUZZ AND NOT CMAKE_CXX_COMPILER_ID MATCHES "Clang")
@@ -18,7 +18,7 @@ function(dew_fuzz_targets)
       target_compile_options(dew_${room} PRIVATE -fsanitize=fuzzer-no-link)
     endforeach()
   endif()
-  dew_room_targets(rooms train checkpoint data ops ir base)
+  dew_room_targets(rooms hf train checkpoint data ops ir base)
   add_custom_target(fuzz)
   file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/fuzz/*_fuzz.cc)
   foreach(source IN LISTS sources)

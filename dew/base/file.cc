@@ -339,7 +339,8 @@ void create_directories(const Path& path, ErrorCode code) {
     prefix /= part;
     if (file_kind(prefix, code) == FileKind::directory) continue;
     if (!create_directory(prefix, code) && file_kind(prefix, code) != FileKind::directory) {
-      fail_errno(code, "create directory", prefix, EEXIST);
+      fail(code,
+           format("cannot create directory '{}': there is a file of that name", prefix.string()));
     }
   }
 }

@@ -179,7 +179,7 @@ TEST(Directories, AreListedMadeAndRenamed) {
   EXPECT_EQ(file_kind("/dev/null", kCode), FileKind::other);
 
   EXPECT_THAT(error_of(kCode, [&] { create_directories(directory / "a/z/y", kCode); }),
-              HasSubstr("a/z': File exists"));
+              HasSubstr("a/z': there is a file of that name"));
   EXPECT_THAT(error_of(kCode, [&] { list_directory(directory / "no", kCode); }),
               HasSubstr("cannot list"));
   create_directory(directory / "full", kCode);

@@ -17,6 +17,7 @@ namespace {
 constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
 constexpr ErrorCode kCode = ErrorCode::checkpoint;
 constexpr const char* kFormat = "dew checkpoint";
+constexpr std::size_t kMaxRank = 32;  // dimensions
 
 // ---- the last line: "xxh3": "0123456789abcdef"} ----
 constexpr std::string_view kDigestBegin = "\"xxh3\": \"", kDigestEnd = "\"}\n";
@@ -153,7 +154,7 @@ std::uint64_t digest(const JsonObject& object, const std::string& key) {
 Dims sizes(const JsonObject& object, const std::string& key) {
   const Json& list = object.at(key);
   Dims values;
-  for (const Json& value : list.is_array() ? list : Json::array()) {
+  for (const Json& value : list.is_array() && list.size() <= kMaxRank ? list : Json::array()) {
     if (!value.is_number_unsigned() ||
         value.get<std::uint64_t>() > static_cast<std::uint64_t>(kMost)) {
       break;
@@ -161,7 +162,7 @@ Dims sizes(const JsonObject& object, const std::string& key) {
     values.push_back(value.get<std::int64_t>());
   }
   if (!list.is_array() || values.size() != list.size()) {
-    object.refuse(key, "a list of integers from 0 to 2^63 - 1");
+    object.refuse(key, format("a list of at most {} integers from 0 to 2^63 - 1", kMaxRank));
   }
   return values;
 }

@@ -20,6 +20,7 @@ constexpr std::int64_t kLengthBytes = 8;
 constexpr std::int64_t kMaxHeader = 100'000'000;  // as the format's own library
 constexpr std::int64_t kAlignment = 8;            // of the first tensor byte
 constexpr const char* kMetadata = "__metadata__";
+constexpr std::size_t kMaxRank = 32;  // dimensions; no framework has more
 
 struct TypeRow {
   StoredType type;
@@ -75,6 +76,7 @@ class TensorParser {
   Dims numbers(const JsonObject& object, const std::string& key) const {
     const Json& list = object.at(key);
     if (!list.is_array()) object.refuse(key, "a list of integers");
+    if (list.size() > kMaxRank) object.refuse(key, format("a list of at most {}", kMaxRank));
     Dims values;
     for (const Json& value : list) {
       // Everything that is not negative parses as unsigned.

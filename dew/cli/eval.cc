@@ -106,6 +106,9 @@ std::string plain_text(const EvalResult& r, const WindowData& data) {
 int eval_command(const Arguments& arguments) {
   EvalArguments a;
   if (parse_eval(arguments, a)) return 0;
+  if (a.batches < 0) {
+    fail(ErrorCode::usage, format("--batches = {}, but it must be 0 or more", a.batches));
+  }
   require_standard_output();
   Console console(stderr, stderr_options(a.verbosity));
   const Model model(a.model);

@@ -4,9 +4,49 @@
 #include <cmath>
 
 #include "dew/base/format.h"
+#include "dew/base/nearest.h"
 #include "dew/cli/cli.h"
 
 namespace dew::cli {
+namespace {
+
+constexpr std::size_t kMostShown = 160;  // of what somebody typed
+
+// "; the nearest is --json", of the options that the help text shows.
+std::string nearest_option(const CLI::App& app, std::string_view word) {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : app.get_options()) {
+    if (option->get_group().empty()) continue;
+    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+  }
+  const std::vector<std::string_view> views(names.begin(), names.end());
+  return format("; the nearest is {}", nearest(word.substr(0, word.find('=')), views));
+}
+
+// A number of values other than the one of an option or the none of a flag, in our words.
+std::string wrong_count(std::string_view message) {
+  std::string option(message.substr(0, message.find_first_of(": ")));
+  if (!option.starts_with('-')) option.insert(0, option.size() > 1 ? "--" : "-");
+  if (message.ends_with("missing")) return format("{} needs a value", option);
+  if (message.ends_with("override")) return format("{} takes no value", option);
+  return format("{} is given more than once", option);
+}
+
+std::string complaint(const CLI::App& app, const CLI::ParseError& error) {
+  // What nobody understands first: it tells more than what is missing because of it.
+  const std::vector<std::string> extras = app.remaining();
+  for (const std::string& word : extras) {
+    if (!word.starts_with('-')) continue;
+    return format("there is no option '{}'{}", word.substr(0, kMostShown),
+                  nearest_option(app, word));
+  }
+  const bool missing = error.get_name() == "RequiredError";
+  if (!extras.empty() && !missing)
+    return format("'{}' is one argument too many", extras[0].substr(0, kMostShown));
+  return error.get_name() == "ArgumentMismatch" ? wrong_count(error.what()) : error.what();
+}
+
+}  // namespace
 
 void add_verbosity(CLI::App& app, Verbosity& verbosity) {
   CLI::Option* quiet =
@@ -56,13 +96,14 @@ void add_unbuilt_option(CLI::App& app, const std::string& option) {
 bool parse(CLI::App& app, const Arguments& arguments) {
   app.set_help_flag("-h,--help", "print this text");
   app.get_formatter()->column_width(34);
+  for (CLI::Option* option : app.get_options()) option->disable_flag_override();
   try {
     app.parse(Arguments(arguments.rbegin(), arguments.rend()));  // it takes them from the back
   } catch (const CLI::CallForHelp&) {
     print(app.help());
     return true;
   } catch (const CLI::ParseError& error) {
-    fail(ErrorCode::usage, one_line(error.what()),
+    fail(ErrorCode::usage, one_line(format("{}: {}", app.get_name(), complaint(app, error))),
          format("{} --help says how it is called", app.get_name()));
   }
   return false;

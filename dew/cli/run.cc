@@ -7,6 +7,7 @@
 #include <new>
 
 #include "dew/base/format.h"
+#include "dew/base/nearest.h"
 #include "dew/cli/cli.h"
 
 namespace dew::cli {
@@ -62,7 +63,11 @@ int dispatch(const Arguments& arguments) {
   }
   const auto command = std::ranges::find(commands(), name, &Command::name);
   if (command == commands().end()) {
-    fail(ErrorCode::usage, format("there is no command '{}'", name),
+    std::vector<std::string_view> names;
+    for (const Command& c : commands()) names.emplace_back(c.name);
+    fail(ErrorCode::usage,
+         format("there is no command '{}'; the nearest is {}", name.substr(0, 160),
+                nearest(name, names)),
          "dew --help lists the commands");
   }
   if (command->run == nullptr) refuse_unbuilt("dew " + name);

@@ -33,9 +33,8 @@ bool parse_tokenize(const Arguments& arguments, TokenizeArguments& a) {
       ->required()
       ->type_name("DIR");
   app.add_option("--tokenizer", a.tokenizer, "'byte': an id is a byte")->type_name("NAME");
-  app.add_option("--val-fraction", a.val_fraction, "share of the ids, from the front, for val.bin")
-      ->type_name("X")
-      ->capture_default_str();
+  add_number(app, "--val-fraction", a.val_fraction,
+             "share of the ids, from the front, for val.bin [0.02]");
   app.add_flag("--json", a.json, "print the result as one JSON document");
   add_unbuilt_option(app, "--text-field");
   add_unbuilt_flag(app, "--add-bos");

@@ -124,9 +124,12 @@ IdType id_type_for(std::int64_t vocab_size) {
 
 TokenMeta read_token_meta(const Path& directory) {
   const Path path = directory / "meta.json";
-  if (file_kind(directory, ErrorCode::data) == FileKind::missing) {
-    fail(ErrorCode::data, format("there is no token directory '{}'", directory.string()),
-         "make one with: dew tokenize TEXT --out " + directory.string());
+  if (file_kind(path, ErrorCode::data) == FileKind::missing) {
+    const bool there = file_kind(directory, ErrorCode::data) != FileKind::missing;
+    fail(ErrorCode::data,
+         there ? format("'{}' is no token directory: it has no meta.json", directory.string())
+               : format("there is no token directory '{}'", directory.string()),
+         "dew tokenize TEXT --out DIR makes one");
   }
   return parse_token_meta(read_file(path, ErrorCode::data, kMaxMetaBytes), path.string());
 }

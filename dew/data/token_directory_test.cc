@@ -100,7 +100,7 @@ const std::vector<Broken>& broken_directories() {
       {"no val.bin", [](P p) { remove_quietly(p / "val.bin"); },
        "val.bin': No such file or directory"},
       {"no meta.json", [](P p) { remove_quietly(p / "meta.json"); },
-       "meta.json': No such file or directory"},
+       "is no token directory: it has no meta.json"},
       {"train.bin is a directory",
        [](P p) {
          remove_quietly(p / "train.bin");

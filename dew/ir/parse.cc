@@ -191,6 +191,7 @@ class Parser {
         definition(p);
       }
     }
+    check_likes(p);
     return p;
   }
 
@@ -199,6 +200,20 @@ class Parser {
     if (id < 0 || id >= static_cast<int>(p.values().size()))
       r_.error(format("%{} is not defined", id));
     return p.value(id);
+  }
+
+  // Each may name a value that is defined later.
+  void check_likes(const Program& p) const {
+    if (!p.likes_of().empty()) return;  // they are values of another program
+    for (const ValueInfo& info : p.values()) {
+      for (const int other : {info.like, info.hint}) {
+        if (other < 0) continue;
+        const auto i = static_cast<std::size_t>(other);
+        if (i < p.values().size() && p.values()[i].type.shape == info.type.shape) continue;
+        r_.error(
+            format("like or hint %{} is no value of the shape [{}]", other, join(info.type.shape)));
+      }
+    }
   }
 
   int id() {

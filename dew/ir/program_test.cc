@@ -58,6 +58,8 @@ TEST(ProgramText, ErrorsNameLineAndColumn) {
   EXPECT_NE(message("%4 =", "%9 =").find("numbered in order"), std::string::npos);
   EXPECT_NE(message("bf16[2,3]", "bf16[4294967296,4294967296]").find("elements"),
             std::string::npos);
+  EXPECT_NE(message("like=%3", "like=%0").find("like or hint %0"), std::string::npos);
+  EXPECT_NE(message("hint=%3", "hint=%99").find("like or hint %99"), std::string::npos);
   for (std::size_t cut = 0; cut + 1 < text.size(); cut += 3) {
     if (text.substr(cut).find_first_not_of(" \n") == std::string::npos) continue;
     EXPECT_THROW(parse(text.substr(0, cut), all_ops()), Error) << cut;

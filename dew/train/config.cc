@@ -200,7 +200,7 @@ void Assigner::assign_value(const std::string& key, const ConfigField& field,
 toml::table parse_value(const std::string& key, const std::string& text) {
   const auto refuse = [&](std::string_view why) {
     fail(ErrorCode::usage, format("{}: {} = {} is not valid TOML: {}", kCommandLine, in_quotes(key),
-                                  plain(text), plain(why)));
+                                  in_quotes(text), plain(why)));
   };
   const bool quoted = text.empty() || std::string_view("[{\"'").find(text[0]) != text.npos;
   try {
@@ -236,6 +236,10 @@ void Assigner::assign_override(const std::string& text,
   if (!sections.empty() && std::ranges::find(sections, section) == sections.end()) {
     fail(ErrorCode::usage, format("{}: {} cannot be set here, only keys of {}", kCommandLine,
                                   in_quotes(key), fmt::join(sections, ", ")));
+  }
+  if (equals + 1 == text.size()) {
+    fail(ErrorCode::usage, format("{}: {} has no value", kCommandLine, in_quotes(text)),
+         format("write {}='\"\"' for empty text", key));
   }
   const toml::table table = parse_value(key, text.substr(equals + 1));
   assign_key(key, false, *table.get("v"));

@@ -145,6 +145,12 @@ void check_number(const std::string& key, double value, const std::string& text,
          format("{} = {}, but it must be {}", key, text, must == "any" ? "finite" : must));
 }
 
+// As much of a value as a message can show.
+std::string shortened(const std::string& text) {
+  constexpr std::size_t kMost = 160;
+  return text.size() > kMost ? text.substr(0, kMost) + "..." : text;
+}
+
 }  // namespace
 
 void refuse_unbuilt_key(std::string_view key, const std::string& where) {
@@ -172,8 +178,9 @@ void check_field(const ConfigSection& section, const ConfigField& field, TrainCo
   if (choice == nullptr || field.choices.empty()) return;
   const std::vector<std::string_view> choices = words(field.choices);
   if (std::ranges::find(choices, std::string_view(**choice)) != choices.end()) return;
-  refuse(where, key,
-         format("{} = {}, but it must be one of {}", key, text, fmt::join(choices, ", ")));
+  refuse(
+      where, key,
+      format("{} = {}, but it must be one of {}", key, shortened(text), fmt::join(choices, ", ")));
 }
 
 TrainConfig resolved(TrainConfig config, const ConfigWhere& where) {

@@ -1,13 +1,10 @@
 // Everything that a user or the world can do wrong with dew eval.
-#include <optional>
-
+#include "dew/base/digest.h"
 #include "dew/data/data_test_support.h"
-#include "tests/cli/program.h"
+#include "tests/cli/error_case.h"
 
 namespace dew {
 namespace {
-
-constexpr std::int64_t kHuge = std::int64_t{1} << 40;
 
 // One trained run for all tests; each works on a copy.
 const Path& trained_run() {
@@ -19,158 +16,237 @@ const Path& trained_run() {
   return path;
 }
 
-class EvalErrors : public testing::Test {
+class EvalErrors : public testing::TestWithParam<ErrorCase> {
  protected:
   EvalErrors() {
     std::filesystem::copy("tests/data/notebook-tokens", directory_ / "tokens");
     std::filesystem::copy(trained_run(), directory_ / "run",
                           std::filesystem::copy_options::recursive);
-    write_text(directory_ / "file", "not a directory");
+    write_file(directory_ / "file", "not a directory");
+    make_directory(directory_ / "empty");
+    write_file(directory_ / "hf/config.json", "{}");
   }
-  Outcome eval(const Words& words, const Start& start = {}) {
-    Words all = {"eval"};
-    all.insert(all.end(), words.begin(), words.end());
-    Start here = start;
-    here.directory = directory_.path();
-    return dew(all, here);
-  }
-  Path checkpoint() const { return directory_ / "run/checkpoints/step_00000001"; }
-  Path shard() const {
-    for (const std::string& name : list_directory(checkpoint(), ErrorCode::internal)) {
-      if (name.ends_with(".safetensors")) return checkpoint() / name;
-    }
-    return {};
-  }
-
   TemporaryDirectory directory_;
 };
 
-struct BadEval {
-  const char* name;
-  Words words;
-  int status;
-  const char* text;
-};
+TEST_P(EvalErrors, Refused) { refuse("eval", GetParam(), directory_.path()); }
 
-class EvalArguments : public EvalErrors, public testing::WithParamInterface<BadEval> {};
+// ---- what is damaged
 
-TEST_P(EvalArguments, Refused) {
-  create_directories(directory_ / "empty", ErrorCode::internal);
-  create_directories(directory_ / "hf", ErrorCode::internal);
-  write_text(directory_ / "hf/config.json", "{}");
-  const auto before = snapshot(directory_.path());
-  expect_error(eval(GetParam().words), GetParam().status, GetParam().text);
-  EXPECT_EQ(snapshot(directory_.path()), before);
-}
+const std::string kStep = "run/checkpoints/step_00000001";
+const std::string kManifest = kStep + "/manifest.json";
 
-const BadEval kBadEvals[] = {
-    {"NoArguments", {}, 2, "required"},
-    {"NoModel", {"--data", "tokens"}, 2, "MODEL is required"},
-    {"NoData", {"run"}, 2, "--data is required"},
-    {"TwoModels", {"run", "run", "--data", "tokens"}, 2, "run"},
-    {"ModelMissing", {"none", "--data", "tokens"}, 5, "'none' does not exist"},
-    {"ModelIsAFile", {"file", "--data", "tokens"}, 5, "file"},
-    {"ModelIsEmpty", {"empty", "--data", "tokens"}, 5, "empty"},
-    {"ModelIsEmptyText", {"", "--data", "tokens"}, 5, ""},
-    {"ModelNotUtf8", {"\xff", "--data", "tokens"}, 5, "\\xff"},
-    {"HuggingFace", {"hf", "--data", "tokens"}, 5, "hf/config.json: model_type is missing"},
-    {"DataMissing", {"run", "--data", "none"}, 4, "none"},
-    {"DataIsAFile", {"run", "--data", "file"}, 4, "file"},
-    {"DataIsEmpty", {"run", "--data", "empty"}, 4, "meta.json"},
-    {"BatchesNegative", {"run", "--data", "tokens", "--batches", "-1"}, 2, "-1"},
-    {"BatchesText", {"run", "--data", "tokens", "--batches", "all"}, 2, "all"},
-    {"BatchesWithUnit", {"run", "--data", "tokens", "--batches", "1k"}, 2, "1k"},
-    {"BatchesHuge", {"run", "--data", "tokens", "--batches", "99999999999999999999"}, 2, "9999"},
-    {"Devices", {"run", "--data", "tokens", "--devices", "gpu:8"}, 2, "--devices = 'gpu:8'"},
-    {"MeshWithoutDevices", {"run", "--data", "tokens", "--mesh", "fsdp=8"}, 3, "fsdp"},
-    {"MeshAxis", {"run", "--data", "tokens", "--mesh", "fsd=8"}, 2, "fsdp"},
-    {"UnknownOption", {"run", "--data", "tokens", "--jsn"}, 2, "--jsn"},
-    {"QuietAndVerbose", {"run", "--data", "tokens", "-q", "-v"}, 2, "--verbose"},
-};
-
-INSTANTIATE_TEST_SUITE_P(All, EvalArguments, testing::ValuesIn(kBadEvals),
-                         [](const auto& p) { return std::string(p.param.name); });
-
-TEST_F(EvalErrors, DamagedCheckpoints) {
-  const Path manifest = checkpoint() / "manifest.json";
-  const std::string good = read_text(manifest);
-  const auto expect_damage = [&](const std::string& text) {
-    for (const char* model : {"run", "run/checkpoints/step_00000001"}) {
-      expect_error(eval({model, "--data", "tokens"}), 5, text);
-    }
-  };
-  write_text(manifest, "");
-  expect_damage("manifest.json");
-  write_text(manifest, good.substr(0, good.size() / 2));
-  expect_damage("manifest.json");
-  write_text(manifest, "\xff" + good);
-  expect_damage("manifest.json");
-  std::string other = good;
-  other[other.find("\"step\"") + 9] ^= 1;
-  write_text(manifest, other);
-  expect_damage("manifest.json");
-  std::filesystem::resize_file(manifest, kHuge);
-  expect_damage("manifest.json");
-  std::filesystem::remove(manifest);
-  expect_damage("run");
-  create_directories(manifest, ErrorCode::internal);
-  expect_damage("manifest.json");
-}
-
-TEST_F(EvalErrors, DamagedShards) {
-  const std::string good = read_text(shard());
-  const Path path = shard();
-  const Words words = {"run", "--data", "tokens"};
-  std::string flipped = good;
-  flipped[good.size() / 8] ^= 1;  // among the parameters, which are all that eval reads
-  const auto expect_damage = [&](const std::string& text) { expect_error(eval(words), 5, text); };
-  write_text(path, good.substr(0, good.size() - 1));
-  expect_damage(path.filename().string());
-  write_text(path, good + "x");
-  expect_damage(path.filename().string());
-  write_text(path, "");
-  expect_damage(path.filename().string());
-  write_text(path, flipped);
-  expect_damage(path.filename().string());
-  std::filesystem::remove(path);
-  expect_damage(path.filename().string());
-  create_directories(path, ErrorCode::internal);
-  expect_damage(path.filename().string());
-}
-
-TEST_F(EvalErrors, UnreadableFiles) {
-  std::filesystem::permissions(directory_.path(), std::filesystem::perms::all);
-  for (const Path& path : {shard(), checkpoint() / "manifest.json"}) {
-    make_unreadable(path);
-    const Outcome outcome = eval({"run", "--data", "tokens"}, {.as_nobody = true});
-    if (outcome.status == 127) GTEST_SKIP() << "nobody may not run the program";
-    expect_error(outcome, 5, path.filename().string());
+Path shard(const Path& here) {
+  for (const std::string& name : list_directory(here / kStep, ErrorCode::internal)) {
+    if (name.ends_with(".safetensors")) return here / kStep / name;
   }
+  return {};
 }
 
-TEST_F(EvalErrors, OtherTokenizers) {
-  write_directory(directory_ / "large", 60000, std::vector<std::uint16_t>(100),
-                  std::vector<std::uint16_t>(100));
-  expect_error(eval({"run", "--data", "large"}), 4, "60000 ids");
-  std::string meta = read_text(directory_ / "tokens/meta.json");
-  meta.replace(meta.find("byte"), 4, "char");
-  write_text(directory_ / "tokens/meta.json", meta);
-  expect_error(eval({"run", "--data", "tokens"}), 4, "tokenizer 'char'");
+// A manifest with another digest, which says what the text says.
+void sign(const Path& manifest) {
+  std::string text = read_text(manifest);
+  const std::size_t at = text.rfind("\"xxh3\"");
+  const std::string body = text.substr(0, at);
+  write_text(manifest, body + "\"xxh3\": \"" +
+                           digest_text(digest_of(std::as_bytes(std::span(body)))) + "\"}\n");
 }
 
-TEST_F(EvalErrors, DataShorterThanAWindow) {
-  write_directory(directory_ / "short", 256, std::vector<std::uint8_t>(100),
-                  std::vector<std::uint8_t>(32));
-  expect_error(eval({"run", "--data", "short"}), 4, "val.bin: 32 ids are fewer");
+void change_manifest(const Path& here, const std::string& from, const std::string& to) {
+  replace_in(here / kManifest, from, to);
+  sign(here / kManifest);
 }
 
-TEST_F(EvalErrors, StandardOutputThatCannotBeWritten) {
-  const Words words = {"run", "--data", "tokens", "--json"};
-  expect_error(eval(words, {.close_stdout = true}), 2, "standard output");
-  const Outcome broken = eval(words, {.broken_stdout = true});
-  EXPECT_EQ(broken.status, 2);
-  EXPECT_NE(broken.err.find("dew: error: cannot write to standard output"), std::string::npos);
+using Prepare = std::function<void(const Path&)>;
+
+Prepare write(const std::string& name, const std::string& text) {
+  return [=](const Path& here) { write_file(here / name, text); };
 }
+Prepare cut(const std::string& name, std::uintmax_t bytes) {
+  return [=](const Path& here) { cut_file(here / name, bytes); };
+}
+Prepare remove(const std::string& name) {
+  return [=](const Path& here) { remove_quietly(here / name); };
+}
+Prepare huge(const std::string& name) {
+  return [=](const Path& here) { make_huge(here / name); };
+}
+Prepare directory(const std::string& name) {
+  return [=](const Path& here) { replace_by_directory(here / name); };
+}
+Prepare change(const std::string& name, const std::string& from, const std::string& to) {
+  return [=](const Path& here) { replace_in(here / name, from, to); };
+}
+Prepare say(const std::string& from, const std::string& to) {
+  return [=](const Path& here) { change_manifest(here, from, to); };
+}
+
+void flip_bit(const Path& file, std::size_t at) {
+  std::string text = read_text(file);
+  text[at] ^= 1;
+  write_text(file, text);
+}
+
+template <class Tokens>
+Prepare tokens(std::int64_t vocab_size, const Tokens& train, const Tokens& val) {
+  return [=](const Path& here) { write_directory(here / "tokens", vocab_size, train, val); };
+}
+
+void deny_manifest(const Path& here) { make_unreadable(here / kManifest); }
+void deny_shard(const Path& here) { make_unreadable(shard(here)); }
+void deny_data(const Path& here) { make_unreadable(here / "tokens/val.bin"); }
+const Start kNobody = {.as_nobody = true};
+
+const Words kGood = {"run", "--data", "tokens"};
+Words good_and(const Words& more) {
+  Words words = kGood;
+  words.insert(words.end(), more.begin(), more.end());
+  return words;
+}
+
+const std::vector<ErrorCase> kArguments = {
+    {"NoArguments", {}, 2, {"dew eval: MODEL is required"}, {}, {}, "dew eval --help"},
+    {"NoModel", {"--data", "tokens"}, 2, {"MODEL is required"}},
+    {"NoData", {"run"}, 2, {"--data is required"}},
+    {"TwoModels", {"run", "extra", "--data", "tokens"}, 2, {"'extra' is one argument too many"}},
+    {"DataWithoutValue", {"run", "--data"}, 2, {"--data needs a value"}},
+    {"BatchesNegative", good_and({"--batches", "-1"}), 2, {"--batches = -1", "0 or more"}},
+    {"BatchesText", good_and({"--batches", "all"}), 2, {"--batches = 'all'", "whole number"}},
+    {"BatchesWithUnit", good_and({"--batches", "1k"}), 2, {"--batches = '1k'"}},
+    {"BatchesFraction", good_and({"--batches", "1.5"}), 2, {"--batches = '1.5'"}},
+    {"BatchesHuge", good_and({"--batches", "99999999999999999999"}), 2, {"below 2^63"}},
+    {"Devices", good_and({"--devices", "gpu:8"}), 2, {"--devices = 'gpu:8'", "cpu"}},
+    {"MeshWithoutDevices", good_and({"--mesh", "fsdp=8"}), 3, {"fsdp"}},
+    {"MeshAxis", good_and({"--mesh", "fsd=8"}), 2, {"'fsd' is no mesh axis", "'fsdp'"}},
+    {"JsonWithValue", good_and({"--json=yes"}), 2, {"--json takes no value"}},
+};
+
+const std::vector<ErrorCase> kModels = {
+    {"ModelMissing",
+     {"none", "--data", "tokens"},
+     5,
+     {"'none' does not exist"},
+     {},
+     {},
+     "a run directory"},
+    {"ModelIsAFile", {"file", "--data", "tokens"}, 5, {"'file'", "manifest.json"}},
+    {"ModelIsEmpty", {"empty", "--data", "tokens"}, 5, {"'empty' is no checkpoint"}},
+    {"ModelIsEmptyText", {"", "--data", "tokens"}, 5, {"'' does not exist"}},
+    {"ModelNotUtf8", {"\xff", "--data", "tokens"}, 5, {"'\\xff' does not exist"}},
+    {"ModelIsData", {"tokens", "--data", "tokens"}, 5, {"'tokens' is no checkpoint"}},
+    {"HuggingFace", {"hf", "--data", "tokens"}, 5, {"hf/config.json: model_type is missing"}},
+    {"ManifestEmpty", kGood, 5, {"manifest.json", "truncated"}, write(kManifest, "")},
+    {"ManifestCut", kGood, 5, {"manifest.json", "truncated"}, cut(kManifest, 1000)},
+    {"ManifestNotUtf8", kGood, 5, {"manifest.json", "digest"}, change(kManifest, "run", "r\xffn")},
+    {"ManifestChanged",
+     kGood,
+     5,
+     {"digest does not match"},
+     change(kManifest, "\"step\":1", "\"step\":2")},
+    {"ManifestHuge", kGood, 5, {"manifest.json' is larger than"}, huge(kManifest)},
+    {"ManifestMissing", kGood, 5, {"step_00000001", "manifest.json"}, remove(kManifest)},
+    {"ManifestIsADirectory", kGood, 5, {"manifest.json"}, directory(kManifest)},
+    {"ManifestUnreadable",
+     kGood,
+     5,
+     {"manifest.json", "Permission denied"},
+     deny_manifest,
+     kNobody},
+    {"FutureVersion",
+     kGood,
+     5,
+     {"format version 2, this program reads up to 1"},
+     say("\"version\": 1", "\"version\": 2")},
+    {"OtherFormat",
+     kGood,
+     5,
+     {"'format' must be \"dew checkpoint\""},
+     say("dew checkpoint", "a checkpoint")},
+    {"VersionIsText",
+     kGood,
+     5,
+     {"'version' must be an integer", "\"1\""},
+     say("\"version\": 1", "\"version\": \"1\"")},
+    {"ConfigOfTheFuture",
+     kGood,
+     5,
+     {"unknown key 'run.logevery'", "run.log_every"},
+     say("log_every", "logevery")},
+    {"StepOfAnother", kGood, 5, {"step_00000001' holds step 7"}, say("\"step\":1,", "\"step\":7,")},
+    {"ShardCut",
+     kGood,
+     5,
+     {".safetensors' has", "in place of", "truncated"},
+     [](const Path& here) { cut_file(shard(here), 5000); }},
+    {"ShardLonger",
+     kGood,
+     5,
+     {".safetensors' has", "it was changed"},
+     [](const Path& here) { make_huge(shard(here)); }},
+    {"ShardEmpty",
+     kGood,
+     5,
+     {".safetensors' has 0 bytes"},
+     [](const Path& here) { write_text(shard(here), ""); }},
+    {"ShardFlipped",
+     kGood,
+     5,
+     {".safetensors'", "tensor 'params/", "digest differs"},
+     [](const Path& here) { flip_bit(shard(here), std::filesystem::file_size(shard(here)) / 8); }},
+    {"ShardHeaderFlipped",
+     kGood,
+     5,
+     {".safetensors'", "the header is damaged"},
+     [](const Path& here) { flip_bit(shard(here), 20); }},
+    {"ShardMissing",
+     kGood,
+     5,
+     {".safetensors' is missing"},
+     [](const Path& here) { remove_quietly(shard(here)); }},
+    {"ShardIsADirectory",
+     kGood,
+     5,
+     {".safetensors' is missing, or not a file"},
+     [](const Path& here) { replace_by_directory(shard(here)); }},
+    {"ShardUnreadable", kGood, 5, {".safetensors'", "Permission denied"}, deny_shard, kNobody},
+};
+
+const std::vector<ErrorCase> kData = {
+    {"DataMissing",
+     {"run", "--data", "none"},
+     4,
+     {"no token directory 'none'"},
+     {},
+     {},
+     "tokenize"},
+    {"DataIsAFile", {"run", "--data", "file"}, 4, {"'file' is no token directory"}},
+    {"DataIsEmpty", {"run", "--data", "empty"}, 4, {"'empty' is no token directory", "meta.json"}},
+    {"DataIsAModel", {"run", "--data", "run"}, 4, {"'run' is no token directory"}},
+    {"MetaCut", kGood, 4, {"tokens/meta.json is not valid JSON"}, cut("tokens/meta.json", 20)},
+    {"ValCut", kGood, 4, {"val.bin is truncated: it holds 100 "}, cut("tokens/val.bin", 100)},
+    {"ValUnreadable", kGood, 4, {"val.bin", "Permission denied"}, deny_data, kNobody},
+    {"OtherVocabulary",
+     kGood,
+     4,
+     {"60000 ids", "256"},
+     tokens(60000, std::vector<std::uint16_t>(100), std::vector<std::uint16_t>(100))},
+    {"OtherTokenizer",
+     kGood,
+     4,
+     {"tokenizer 'char'", "'byte'"},
+     change("tokens/meta.json", "byte", "char")},
+    {"ShorterThanAWindow",
+     kGood,
+     4,
+     {"val.bin: 32 ids are fewer than one window of 32 + 1"},
+     tokens(256, std::vector<std::uint8_t>(100), std::vector<std::uint8_t>(32))},
+};
+
+INSTANTIATE_TEST_SUITE_P(Arguments, EvalErrors,
+                         testing::ValuesIn(kArguments + common_errors("dew eval", kGood, kGood)),
+                         name_of);
+INSTANTIATE_TEST_SUITE_P(Model, EvalErrors, testing::ValuesIn(kModels), name_of);
+INSTANTIATE_TEST_SUITE_P(Data, EvalErrors, testing::ValuesIn(kData), name_of);
 
 }  // namespace
 }  // namespace dew

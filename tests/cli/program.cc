@@ -54,6 +54,7 @@ void keep_one_core() {
   redirect(STDOUT_FILENO, files / "out");
   redirect(STDERR_FILENO, files / "err");
   if (start.close_stdout) ::close(STDOUT_FILENO);
+  if (start.full_stdout) redirect(STDOUT_FILENO, "/dev/full");
   if (start.broken_stdout) break_stdout();
   if (start.one_core) keep_one_core();
   if (start.as_nobody && ::getuid() == 0 && ::setuid(kNobody) != 0) ::_exit(127);
@@ -148,7 +149,11 @@ std::vector<std::pair<std::string, std::string>> snapshot(const Path& directory)
   std::vector<std::pair<std::string, std::string>> files;
   if (!std::filesystem::is_directory(directory)) return files;
   for (const auto& entry : std::filesystem::recursive_directory_iterator(directory)) {
-    const std::string text = entry.is_regular_file() ? read_text(entry.path()) : std::string();
+    constexpr std::uintmax_t kMost = std::uintmax_t{1} << 26;  // larger ones are holes
+    const bool large = entry.is_regular_file() && entry.file_size() > kMost;
+    const std::string text = large                     ? std::to_string(entry.file_size())
+                             : entry.is_regular_file() ? read_text(entry.path())
+                                                       : std::string();
     files.emplace_back(entry.path().string(), text);
   }
   std::sort(files.begin(), files.end());

@@ -22,6 +22,7 @@ struct Start {
   Path directory = {};         // working directory; empty: the repository's root
   bool close_stdout = false;   // not open at all, as in `dew ... >&-`
   bool broken_stdout = false;  // a pipe whose reader has gone
+  bool full_stdout = false;    // /dev/full, as a disk without room
   bool one_core = false;
   bool as_nobody = false;  // where this user is root, who may read and write everything
 };

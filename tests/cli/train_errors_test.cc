@@ -1,266 +1,363 @@
 // Everything that a user or the world can do wrong with dew train: one line, the documented exit
 // status, and nothing is written.
-#include <cstdint>
-
 #include "dew/data/data_test_support.h"
-#include "tests/cli/program.h"
+#include "tests/cli/error_case.h"
 
 namespace dew {
 namespace {
-
-constexpr std::int64_t kHuge = std::int64_t{1} << 40;
-
-void replace(std::string& text, const std::string& from, const std::string& to) {
-  const std::size_t at = text.find(from);
-  ASSERT_NE(at, text.npos) << from;
-  text.replace(at, from.size(), to);
-}
 
 class TrainErrors : public testing::Test {
  protected:
   TrainErrors() {
     std::filesystem::copy("tests/data/notebook-tokens", directory_ / "tokens");
-    std::string config = read_text("examples/notebook.toml");
-    replace(config, "tests/data/notebook-tokens", "tokens");
-    replace(config, "runs/notebook", "run");
-    replace(config, "steps = 20", "steps = 2");
-    write("config.toml", config);
+    write("config.toml", read_text("examples/notebook.toml"));
+    replace_in(directory_ / "config.toml", "tests/data/notebook-tokens", "tokens");
+    replace_in(directory_ / "config.toml", "runs/notebook", "run");
+    replace_in(directory_ / "config.toml", "steps = 20", "steps = 2");
   }
   void write(const std::string& name, const std::string& text) {
-    create_directories((directory_ / name).parent_path(), ErrorCode::internal);
-    write_text(directory_ / name, text);
-  }
-  void make_directory(const std::string& name) {
-    create_directories(directory_ / name, ErrorCode::internal);
-  }
-  void make_huge(const std::string& name) {
-    write(name, "x");
-    std::filesystem::resize_file(directory_ / name, kHuge);
+    write_file(directory_ / name, text);
   }
   Outcome train(const Words& overrides, const std::string& config = "config.toml") {
     Words words = {"train", config};
     words.insert(words.end(), overrides.begin(), overrides.end());
     return dew(words, {.directory = directory_.path()});
   }
-  void expect_refused(const Outcome& outcome, int status, const std::string& text) {
-    expect_error(outcome, status, text);
-    EXPECT_FALSE(std::filesystem::exists(directory_ / "run"));
-    EXPECT_FALSE(std::filesystem::exists(directory_ / "dump"));
-  }
 
   TemporaryDirectory directory_;
 };
 
-// ---- the command line
-
-struct BadOverride {
-  const char* name;
-  Words overrides;
-  int status;
-  const char* text;
-};
-
-class TrainOverrides : public TrainErrors, public testing::WithParamInterface<BadOverride> {};
-
-TEST_P(TrainOverrides, Refused) {
-  write("file", "not a directory");
-  expect_refused(train(GetParam().overrides), GetParam().status, GetParam().text);
-}
-
-const BadOverride kBadOverrides[] = {
-    // what is typed wrong
-    {"UnknownKey", {"optimizer.learning_rate=1e-3"}, 2, "optimizer.lr"},
-    {"UnknownKeyNearest", {"model.num_layer=2"}, 2, "model.num_layers"},
-    {"UnknownSection", {"optimiser.lr=1e-3"}, 2, "optimizer"},
-    {"NoSection", {"steps=3"}, 2, "steps"},
-    {"NoValue", {"run.steps"}, 2, "run.steps"},
-    {"EmptyValue", {"run.steps="}, 2, "run.steps"},
-    {"EmptyKey", {"=3"}, 2, "=3"},
-    {"EmptyWord", {""}, 2, ""},
-    {"BadToml", {"model.window_pattern=[1, 2"}, 2, "window_pattern"},
-    {"NotUtf8", {"model.mlp=\xff\xfe"}, 2, "mlp"},
-    {"Newline", {"model.mlp=a\nb"}, 2, "mlp"},
-    {"UnknownOption", {"--fast"}, 2, "--fast"},
-    {"QuietAndVerbose", {"--quiet", "--verbose"}, 2, "--verbose"},
-    // wrong types and units
-    {"TextForANumber", {"run.steps=many"}, 2, "run.steps"},
-    {"FractionForACount", {"run.steps=2.5"}, 2, "run.steps"},
-    {"NumberForText", {"optimizer.name=3"}, 2, "optimizer.name"},
-    {"ListForANumber", {"run.seed=[1]"}, 2, "run.seed"},
-    {"NumberForABool", {"model.qk_norm=1"}, 2, "model.qk_norm"},
-    {"Unit", {"comm.step_timeout=60s"}, 2, "comm.step_timeout"},
-    {"Percent", {"model.dropout=10%"}, 2, "model.dropout"},
-    // out of range
-    {"StepsNegative", {"run.steps=-1"}, 2, "run.steps"},
-    {"StepsBeyond63Bits", {"run.steps=9223372036854775808"}, 2, "run.steps"},
-    {"SeedNegative", {"run.seed=-1"}, 2, "run.seed"},
-    {"RateNegative", {"optimizer.lr=-1"}, 2, "optimizer.lr"},
-    {"RateNan", {"optimizer.lr=nan"}, 2, "optimizer.lr"},
-    {"RateInfinite", {"optimizer.lr=inf"}, 2, "optimizer.lr"},
-    {"DropoutAboveOne", {"model.dropout=1.5"}, 2, "model.dropout"},
-    {"BatchZero", {"data.global_batch=0"}, 2, "data.global_batch"},
-    {"SeqLenZero", {"data.seq_len=0"}, 2, "data.seq_len"},
-    {"LayersZero", {"model.num_layers=0"}, 2, "model.num_layers"},
-    {"UnknownChoice", {"model.mlp=relu"}, 2, "swiglu"},
-    {"UnknownSchedule", {"schedule.name=cosine"}, 2, "schedule.name"},
-    {"HeadsDoNotDivide", {"model.num_heads=5"}, 2, "num_heads"},
-    {"HeadDimOdd", {"model.head_dim=7"}, 2, "head_dim"},
-    {"VocabularyBelowTheCorpus", {"model.vocab_size=100"}, 2, "model.vocab_size"},
-    {"SeqLenAboveMaximum", {"model.max_seq_len=16"}, 2, "max_seq_len"},
-    {"BatchHuge", {"data.global_batch=4000000000"}, 2, "4000000000"},
-    {"ModelHuge", {"model.emb_features=1048576", "model.num_layers=1000"}, 2, "parameters"},
-    {"SeqLenHuge", {"data.seq_len=1000000"}, 4, "fewer than one window"},
-    // conflicts
-    {"AccumulateAndMicroBatch", {"data.accumulate=2", "data.micro_batch=2"}, 2, "micro_batch"},
-    {"MomentumOfAdam", {"optimizer.momentum=0.5"}, 2, "momentum"},
-    // to come
-    {"Sequence", {"devices.spec=cpu:2", "mesh.sequence=2"}, 2, "is not built yet"},
-    {"Mesh", {"mesh.fsdp=8"}, 3, "fsdp=8"},
-    {"Heads", {"devices.spec=cpu:3", "mesh.tensor=3"}, 3, "tensor"},
-    {"Layout",
-     {"devices.spec=cpu:2", "mesh.fsdp=2", "layout.min_shard=0", "layout.tolerance=0",
-      "layout.rules=[[\"embed\", []]]"},
-     3,
-     "%"},
-    {"Muon", {"optimizer.name=muon"}, 2, "is not built yet"},
-    {"InitFromNothing", {"run.init_from=runs/a"}, 5, "'runs/a' does not exist"},
-    {"Experts", {"model.experts=8"}, 2, "is not built yet"},
-    {"Profile", {"--profile"}, 2, "--profile is not built yet"},
-    // paths
-    {"RunDirEmpty", {"run.dir="}, 2, "run.dir"},
-    {"RunDirIsAFile", {"run.dir=file"}, 2, "file"},
-    {"RunDirBelowAFile", {"run.dir=file/run"}, 2, "file"},
-    {"RunDirCannotBeMade", {"run.dir=/proc/run"}, 2, "/proc/run"},
-    {"DumpIsAFile", {"--dump", "file"}, 2, "file"},
-    {"KeepBestOfNothing", {"run.keep_best=1"}, 2, "run.keep and run.eval_every above 0"},
-    {"KeepEveryOfAll", {"run.keep=0", "run.keep_every=5"}, 2, "run.keep above 0"},
-    {"NothingToResume", {"run.resume=must"}, 5, "run"},
-    {"DataMissing", {"data.path=none"}, 4, "none"},
-    {"DataIsAFile", {"data.path=file"}, 4, "file"},
-};
-
-INSTANTIATE_TEST_SUITE_P(All, TrainOverrides, testing::ValuesIn(kBadOverrides),
-                         [](const auto& p) { return std::string(p.param.name); });
-
-// ---- the config file
-
-TEST_F(TrainErrors, ConfigFiles) {
-  make_directory("directory.toml");
-  make_huge("huge.toml");
-  write("empty.toml", "");
-  write("cut.toml", "[run]\ndir = \"x");
-  write("twice.toml", "[run]\nsteps = 1\nsteps = 2\n");
-  write("binary.toml", std::string("\x7f"
-                                   "ELF\0\xff\xfe",
-                                   7));
-  write("latin1.toml", "[run]\ndir = \"caf\xe9\"\n");
-  write("unknown.toml", read_text(directory_ / "config.toml") + "\n[optimizr]\nlr = 1\n");
-  const std::pair<const char*, const char*> cases[] = {
-      {"none.toml", "none.toml"},
-      {"directory.toml", "directory.toml"},
-      {"huge.toml", "huge.toml"},
-      {"cut.toml", "cut.toml"},
-      {"twice.toml", "steps"},
-      {"binary.toml", "binary.toml"},
-      {"latin1.toml", "latin1.toml"},
-      {"unknown.toml", "optimizer"},
-      {"config.toml/x.toml", "config.toml"},
-      {"", ""},
-  };
-  for (const auto& [config, text] : cases) {
-    SCOPED_TRACE(config);
-    expect_refused(train({}, config), 2, text);
+class TrainTable : public TrainErrors, public testing::WithParamInterface<ErrorCase> {
+ protected:
+  TrainTable() {
+    write("file", "not a directory");
+    make_directory(directory_ / "empty");
+    make_directory(directory_ / "directory.toml");
   }
-  expect_refused(dew({"train"}, {.directory = directory_.path()}), 2, "CONFIG is required");
-  expect_refused(dew({"train", "empty.toml"}, {.directory = directory_.path()}), 2, "empty.toml");
+};
+
+TEST_P(TrainTable, Refused) { refuse("train", GetParam(), directory_.path()); }
+
+// The notebook's config with overrides.
+Words with(const Words& overrides) {
+  Words words = {"config.toml"};
+  words.insert(words.end(), overrides.begin(), overrides.end());
+  return words;
 }
 
-TEST_F(TrainErrors, Unreadable) {
-  const auto as_nobody = [&] {
-    return dew({"train", "config.toml"}, {.directory = directory_.path(), .as_nobody = true});
+std::function<void(const Path&)> config(const std::string& text) {
+  return [=](const Path& here) { write_file(here / "config.toml", text); };
+}
+std::function<void(const Path&)> config_and(const std::string& text) {
+  return [=](const Path& here) {
+    write_file(here / "config.toml", read_text(here / "config.toml") + text);
   };
-  std::filesystem::permissions(directory_ / "tokens/train.bin", std::filesystem::perms::none);
-  std::filesystem::permissions(directory_.path(), std::filesystem::perms::all);
-  const Outcome data = as_nobody();
-  if (data.status == 127) GTEST_SKIP() << "nobody may not run the program";
-  expect_refused(data, 4, "train.bin");
-  make_unreadable(directory_ / "config.toml");
-  expect_refused(as_nobody(), 2, "Permission denied");
 }
+void deny_config(const Path& here) { make_unreadable(here / "config.toml"); }
+void deny_data(const Path& here) { make_unreadable(here / "tokens/train.bin"); }
+const Start kNobody = {.as_nobody = true};
 
-// A directory in which nothing can be made.
-TEST_F(TrainErrors, RunDirectoryIsReadOnly) {
-  std::filesystem::permissions(directory_.path(), std::filesystem::perms{0755});
-  const Outcome outcome =
-      dew({"train", "config.toml"}, {.directory = directory_.path(), .as_nobody = true});
-  if (outcome.status == 127) GTEST_SKIP() << "nobody may not run the program";
-  expect_refused(outcome, 2, "Permission denied");
-}
-
-// ---- the data
-
-struct BadData {
-  const char* name;
-  const char* text;
-  void (*damage)(const Path& tokens);
+const std::vector<ErrorCase> kTyped = {
+    {"NoConfig", {}, 2, {"dew train: CONFIG is required"}, {}, {}, "dew train --help"},
+    {"DumpWithoutValue", with({"--dump"}), 2, {"--dump needs a value"}},
+    {"DumpTwice", with({"--dump", "a", "--dump", "b"}), 2, {"--dump is given more than once"}},
+    {"UnknownKey",
+     with({"optimizer.learning_rate=1e-3"}),
+     2,
+     {"unknown key 'optimizer.learning_rate'", "the nearest is optimizer.lr"}},
+    {"UnknownKeyNearest",
+     with({"model.num_layer=2"}),
+     2,
+     {"'model.num_layer'", "model.num_layers"}},
+    {"UnknownSection", with({"optimiser.lr=1e-3"}), 2, {"'optimiser.lr'", "optimizer.lr"}},
+    {"KeyOfAnotherSection", with({"run.lr=1e-3"}), 2, {"'run.lr'", "optimizer.lr"}},
+    {"KeyIsASection", with({"model=3"}), 2, {"'model=3' is not section.key=value"}},
+    {"DataAxis", with({"mesh.data=2"}), 2, {"'mesh.data'"}, {}, {}, "the devices that the other"},
+    {"NoSection", with({"steps=3"}), 2, {"'steps=3' is not section.key=value"}},
+    {"NoValue", with({"run.steps"}), 2, {"'run.steps' is not section.key=value"}},
+    {"EmptyValue", with({"run.steps="}), 2, {"'run.steps=' has no value"}, {}, {}, "empty text"},
+    {"EmptyKey", with({"=3"}), 2, {"'=3' is not section.key=value"}},
+    {"EmptyWord", with({""}), 2, {"'' is not section.key=value"}},
+    {"KeyTwice", with({"run.steps=1", "run.steps=2"}), 2, {"'run.steps' is given twice"}},
+    {"TwoConfigs", with({"config.toml"}), 2, {"'config.toml' is not section.key=value"}},
+    {"BadToml", with({"model.window_pattern=[1, 2"}), 2, {"'model.window_pattern'", "not valid"}},
+    {"NotUtf8", with({"model.mlp=\xff\xfe"}), 2, {"model.mlp", "not valid TOML"}},
+    {"Newline", with({"model.mlp=a\nb"}), 2, {"model.mlp = \"a\\u000ab\"", "swiglu"}},
 };
 
-std::string meta(const Path& tokens) { return read_text(tokens / "meta.json"); }
-
-void replace_in_meta(const Path& tokens, const std::string& from, const std::string& to) {
-  std::string text = meta(tokens);
-  replace(text, from, to);
-  write_text(tokens / "meta.json", text);
-}
-
-class TrainData : public TrainErrors, public testing::WithParamInterface<BadData> {};
-
-TEST_P(TrainData, Refused) {
-  GetParam().damage(directory_ / "tokens");
-  expect_refused(train({}), 4, GetParam().text);
-}
-
-const BadData kBadData[] = {
-    {"MetaMissing", "meta.json", [](const Path& t) { remove_quietly(t / "meta.json"); }},
-    {"MetaEmpty", "meta.json", [](const Path& t) { write_text(t / "meta.json", ""); }},
-    {"MetaCut", "meta.json",
-     [](const Path& t) { write_text(t / "meta.json", meta(t).substr(0, 30)); }},
-    {"MetaNoObject", "meta.json", [](const Path& t) { write_text(t / "meta.json", "[]"); }},
-    {"MetaNotUtf8", "meta.json",
-     [](const Path& t) { write_text(t / "meta.json", "{\"tokenizer\": \"\xff\"}"); }},
-    {"MetaIsADirectory", "meta.json",
-     [](const Path& t) {
-       remove_quietly(t / "meta.json");
-       create_directories(t / "meta.json", ErrorCode::internal);
-     }},
-    {"MetaHuge", "meta.json",
-     [](const Path& t) { std::filesystem::resize_file(t / "meta.json", kHuge); }},
-    {"MetaWrongType", "vocab_size", [](const Path& t) { replace_in_meta(t, "256", "\"256\""); }},
-    {"MetaWrongDtype", "dtype", [](const Path& t) { replace_in_meta(t, "uint8", "int8"); }},
-    {"MetaNegative", "train_tokens", [](const Path& t) { replace_in_meta(t, "95598", "-1"); }},
-    {"TrainMissing", "train.bin", [](const Path& t) { remove_quietly(t / "train.bin"); }},
-    {"TrainEmpty", "train.bin is empty", [](const Path& t) { write_text(t / "train.bin", ""); }},
-    {"TrainCut", "truncated",
-     [](const Path& t) { std::filesystem::resize_file(t / "train.bin", 1000); }},
-    {"TrainLonger", "larger than described",
-     [](const Path& t) { std::filesystem::resize_file(t / "train.bin", 100000); }},
-    {"TrainIsADirectory", "train.bin",
-     [](const Path& t) {
-       remove_quietly(t / "train.bin");
-       create_directories(t / "train.bin", ErrorCode::internal);
-     }},
-    {"ValMissing", "val.bin", [](const Path& t) { remove_quietly(t / "val.bin"); }},
-    {"ValEmpty", "val.bin is empty", [](const Path& t) { write_text(t / "val.bin", ""); }},
-    {"IdsOutsideTheVocabulary", "outside the vocabulary of 60",
-     [](const Path& t) { replace_in_meta(t, "256", "60"); }},
-    {"ShorterThanAWindow", "fewer than one window",
-     [](const Path& t) {
-       write_directory(t, 256, std::vector<std::uint8_t>(20), std::vector<std::uint8_t>(20));
-     }},
+const std::vector<ErrorCase> kValues = {
+    // wrong types and units
+    {"TextForANumber", with({"run.steps=many"}), 2, {"run.steps must be an integer", "'many'"}},
+    {"FractionForACount", with({"run.steps=2.5"}), 2, {"run.steps must be an integer", "2.5"}},
+    {"CountWithUnit", with({"run.steps=1k"}), 2, {"run.steps must be an integer", "'1k'"}},
+    {"NumberForText", with({"optimizer.name=3"}), 2, {"optimizer.name must be a string", "3"}},
+    {"ListForANumber", with({"run.seed=[1]"}), 2, {"run.seed must be an integer", "1"}},
+    {"TableForANumber", with({"run.seed={a=1}"}), 2, {"run.seed must be an integer"}},
+    {"NumberForABool", with({"model.qk_norm=1"}), 2, {"model.qk_norm must be true or false", "1"}},
+    {"Seconds", with({"comm.step_timeout=60s"}), 2, {"comm.step_timeout must be a number", "60s"}},
+    {"Percent", with({"model.dropout=10%"}), 2, {"model.dropout must be a number", "10%"}},
+    // out of range
+    {"StepsNegative", with({"run.steps=-1"}), 2, {"run.steps = -1", "at least 0"}},
+    {"StepsBeyond63Bits", with({"run.steps=9223372036854775808"}), 2, {"9223372036854775808"}},
+    {"SeedNegative", with({"run.seed=-1"}), 2, {"run.seed = -1", "at least 0"}},
+    {"RateNegative", with({"optimizer.lr=-1"}), 2, {"optimizer.lr = -1", "at least 0"}},
+    {"RateNan", with({"optimizer.lr=nan"}), 2, {"optimizer.lr = nan", "at least 0"}},
+    {"RateInfinite", with({"optimizer.lr=inf"}), 2, {"optimizer.lr = inf"}},
+    {"DropoutAboveOne", with({"model.dropout=1.5"}), 2, {"model.dropout = 1.5", "below 1"}},
+    {"BatchZero", with({"data.global_batch=0"}), 2, {"data.global_batch = 0", "from 1 to"}},
+    {"SeqLenZero", with({"data.seq_len=0"}), 2, {"data.seq_len = 0", "from 1 to"}},
+    {"LayersZero", with({"model.num_layers=0"}), 2, {"model.num_layers = 0", "from 1 to"}},
+    {"UnknownChoice", with({"model.mlp=relu"}), 2, {"\"relu\"", "swiglu, geglu, gelu"}},
+    {"UnknownSchedule", with({"schedule.name=cosine"}), 2, {"\"cosine\"", "warmup_cosine"}},
+    {"UnknownResume", with({"run.resume=yes"}), 2, {"run.resume = \"yes\"", "auto, never, must"}},
+    {"HeadsDoNotDivide", with({"model.num_heads=5"}), 2, {"model.num_heads = 5", "64", "1, 2, 4"}},
+    {"KvHeadsDoNotDivide", with({"model.num_kv_heads=3"}), 2, {"num_kv_heads = 3", "1, 2, 4"}},
+    {"HeadDimOdd", with({"model.head_dim=7"}), 2, {"model.head_dim = 7 is odd"}},
+    {"VocabularyBelowTheCorpus",
+     with({"model.vocab_size=100"}),
+     2,
+     {"model.vocab_size = 100 is below the 256 of 'tokens'"},
+     {},
+     {},
+     "model.vocab_size=256"},
+    {"SeqLenAboveMaximum", with({"model.max_seq_len=16"}), 2, {"data.seq_len = 32", "= 16"}},
+    {"BatchBeyondInt32", with({"data.global_batch=4000000000"}), 2, {"4000000000", "2147483647"}},
+    {"ModelHuge",
+     with({"model.emb_features=1048576", "model.num_layers=1000"}),
+     2,
+     {"model.num_layers = 1000", "1.8e+16 parameters: at most 1e15"}},
+    {"ModelBeyondMemory",
+     with({"model.emb_features=1048576"}),
+     2,
+     {"parameters needs", "this machine has"},
+     {},
+     {},
+     "smaller layers"},
+    {"SeqLenHuge",
+     with({"data.seq_len=1000000"}),
+     4,
+     {"train.bin: 95598 ids are fewer than one window of 1000000 + 1"}},
+    // what does not go together
+    {"AccumulateAndMicroBatch",
+     with({"data.accumulate=2", "data.micro_batch=3"}),
+     2,
+     {"data.accumulate = 2", "data.micro_batch = 3", "keep one"}},
+    {"MomentumOfAdam",
+     with({"optimizer.momentum=0.5"}),
+     2,
+     {"optimizer.momentum = 0.5 has no effect", "\"sgd\""}},
+    {"Mesh", with({"mesh.fsdp=8"}), 3, {"fsdp=8"}},
+    {"Heads", with({"devices.spec=cpu:3", "mesh.tensor=3"}), 3, {"tensor"}},
+    {"Layout",
+     with({"devices.spec=cpu:2", "mesh.fsdp=2", "layout.min_shard=0", "layout.tolerance=0",
+           "layout.rules=[[\"embed\", []]]"}),
+     3,
+     {"%"}},
+    {"RuleAxis", with({"layout.rules=[[\"embed\", [\"fsd\"]]]"}), 2, {"fsd", "fsdp"}},
+    // to come
+    {"Sequence", with({"devices.spec=cpu:2", "mesh.sequence=2"}), 2, {"is not built yet"}},
+    {"Muon", with({"optimizer.name=muon"}), 2, {"optimizer.name = \"muon\" is not built yet"}},
+    {"Experts", with({"model.experts=8"}), 2, {"model.experts is not built yet"}},
+    {"Profile", with({"--profile"}), 2, {"--profile is not built yet"}},
 };
 
-INSTANTIATE_TEST_SUITE_P(All, TrainData, testing::ValuesIn(kBadData),
-                         [](const auto& p) { return std::string(p.param.name); });
+const std::vector<ErrorCase> kConfigs = {
+    {"Missing", {"none.toml"}, 2, {"'none.toml'", "No such file"}},
+    {"EmptyName", {""}, 2, {"''", "No such file"}},
+    {"BelowAFile", {"config.toml/x.toml"}, 2, {"config.toml/x.toml", "Not a directory"}},
+    {"IsADirectory", {"directory.toml"}, 2, {"'directory.toml'", "Is a directory"}},
+    {"Huge",
+     {"config.toml"},
+     2,
+     {"'config.toml' is larger than the 1048576 bytes"},
+     [](const Path& here) { make_huge(here / "config.toml"); }},
+    {"Empty", {"config.toml"}, 2, {"config.toml: run.dir is missing"}, config("")},
+    {"Cut", {"config.toml"}, 2, {"config.toml:2: not valid TOML"}, config("[run]\ndir = \"x")},
+    {"KeyTwice",
+     {"config.toml"},
+     2,
+     {"config.toml:3: not valid TOML", "steps"},
+     config("[run]\nsteps = 1\nsteps = 2\n")},
+    {"Binary",
+     {"config.toml"},
+     2,
+     {"config.toml:1: not valid TOML"},
+     config(std::string("\x7f"
+                        "ELF\0\xff\xfe",
+                        7))},
+    {"Latin1",
+     {"config.toml"},
+     2,
+     {"config.toml:2: not valid TOML"},
+     config("[run]\ndir = \"caf\xe9\"\n")},
+    {"Json", {"config.toml"}, 2, {"config.toml:1: not valid TOML"}, config("{\"run\": {}}\n")},
+    {"SectionIsAValue",
+     {"config.toml"},
+     2,
+     {"config.toml:1: run must be a table of keys", "3"},
+     config("run = 3\n")},
+    {"KeyOutsideSections",
+     {"config.toml"},
+     2,
+     {"config.toml:1: unknown key 'steps'", "run.steps"},
+     config("steps = 3\n")},
+    {"UnknownSection",
+     {"config.toml"},
+     2,
+     {"unknown section 'optimizr'", "[optimizer]"},
+     config_and("\n[optimizr]\nlr = 1\n")},
+    {"WrongValueInFile",
+     {"config.toml"},
+     2,
+     {"config.toml:25: schedule.warmup_steps = -3"},
+     config_and("[schedule]\nwarmup_steps = -3\n")},
+    {"RequiredKeyMissing",
+     {"config.toml"},
+     2,
+     {"config.toml: run.steps is missing"},
+     config("[run]\ndir = \"r\"\n")},
+    {"Unreadable",
+     {"config.toml"},
+     2,
+     {"'config.toml'", "Permission denied"},
+     deny_config,
+     kNobody},
+};
+
+const std::vector<ErrorCase> kPaths = {
+    {"RunDirEmpty", with({"run.dir=\"\""}), 2, {"run.dir is not set"}, {}, {}, "run.dir=runs/"},
+    {"RunDirIsAFile", with({"run.dir=file"}), 2, {"'file'", "there is a file of that name"}},
+    {"RunDirBelowAFile", with({"run.dir=file/run"}), 2, {"'file'", "a file of that name"}},
+    {"RunDirCannotBeMade", with({"run.dir=/proc/run"}), 2, {"'/proc/run'"}},
+    {"RunDirIsReadOnly", with({}), 2, {"'run'", "Permission denied"}, make_read_only, kNobody},
+    {"DumpIsAFile", with({"--dump", "file"}), 2, {"'file'", "a file of that name"}},
+    {"KeepBestOfNothing",
+     with({"run.keep_best=1"}),
+     2,
+     {"run.keep_best = 1", "run.keep and run.eval_every above 0"}},
+    {"KeepEveryOfAll",
+     with({"run.keep=0", "run.keep_every=5"}),
+     2,
+     {"run.keep_every = 5", "run.keep above 0"}},
+    {"NothingToResume", with({"run.resume=must"}), 5, {"run.resume is \"must\"", "'run'"}},
+    {"InitFromNothing", with({"run.init_from=runs/a"}), 5, {"'runs/a' does not exist"}},
+    {"DataMissing", with({"data.path=none"}), 4, {"there is no token directory 'none'"}},
+    {"DataIsAFile", with({"data.path=file"}), 4, {"'file' is no token directory"}},
+    {"DataIsEmpty", with({"data.path=empty"}), 4, {"'empty' is no token directory"}},
+    {"DataUnreadable", with({}), 4, {"train.bin", "Permission denied"}, deny_data, kNobody},
+};
+
+// ---- damaged data
+
+std::function<void(const Path&)> meta(const std::string& from, const std::string& to) {
+  return [=](const Path& here) { replace_in(here / "tokens/meta.json", from, to); };
+}
+std::function<void(const Path&)> file(const std::string& name, const std::string& text) {
+  return [=](const Path& here) { write_file(here / "tokens" / name, text); };
+}
+std::function<void(const Path&)> size(const std::string& name, std::uintmax_t bytes) {
+  return [=](const Path& here) { cut_file(here / "tokens" / name, bytes); };
+}
+std::function<void(const Path&)> gone(const std::string& name) {
+  return [=](const Path& here) { remove_quietly(here / "tokens" / name); };
+}
+std::function<void(const Path&)> directory(const std::string& name) {
+  return [=](const Path& here) { replace_by_directory(here / "tokens" / name); };
+}
+void write_short_data(const Path& here) {
+  write_directory(here / "tokens", 256, std::vector<std::uint8_t>(20),
+                  std::vector<std::uint8_t>(20));
+}
+
+const Words kRun = {"config.toml"};
+
+const std::vector<ErrorCase> kData = {
+    {"MetaMissing",
+     kRun,
+     4,
+     {"'tokens' is no token directory: it has no meta.json"},
+     gone("meta.json"),
+     {},
+     "dew tokenize"},
+    {"MetaEmpty", kRun, 4, {"tokens/meta.json is not valid JSON"}, file("meta.json", "")},
+    {"MetaCut", kRun, 4, {"tokens/meta.json is not valid JSON"}, size("meta.json", 30)},
+    {"MetaNoObject", kRun, 4, {"a JSON object is expected, found []"}, file("meta.json", "[]")},
+    {"MetaNotUtf8",
+     kRun,
+     4,
+     {"meta.json is not valid JSON"},
+     file("meta.json", "{\"tokenizer\": \"\xff\"}")},
+    {"MetaKeyTwice",
+     kRun,
+     4,
+     {"meta.json: key \"tokenizer\" appears twice"},
+     meta("{", "{\"tokenizer\": \"a\", ")},
+    {"MetaIsADirectory", kRun, 4, {"meta.json': Is a directory"}, directory("meta.json")},
+    {"MetaHuge",
+     kRun,
+     4,
+     {"meta.json' is larger than the 1048576 bytes"},
+     [](const Path& here) { make_huge(here / "tokens/meta.json"); }},
+    {"MetaMemberMissing", kRun, 4, {"'vocab_size' is missing"}, meta("vocab_size", "vocab")},
+    {"MetaWrongType",
+     kRun,
+     4,
+     {"'vocab_size' must be an integer", "\"256\""},
+     meta("256", "\"256\"")},
+    {"MetaWrongDtype",
+     kRun,
+     4,
+     {"'dtype' must be one of uint8, uint16, uint32", "\"int8\""},
+     meta("uint8", "int8")},
+    {"MetaNarrow", kRun, 4, {"dtype uint8 cannot hold", "70000"}, meta("256", "70000")},
+    {"MetaNegative",
+     kRun,
+     4,
+     {"'train_tokens' must be an integer from 0", "-1"},
+     meta("95598", "-1")},
+    {"TrainMissing", kRun, 4, {"train.bin': No such file"}, gone("train.bin")},
+    {"TrainEmpty", kRun, 4, {"train.bin is empty"}, file("train.bin", "")},
+    {"TrainCut",
+     kRun,
+     4,
+     {"train.bin is truncated: it holds 1000 uint8 ids", "95598"},
+     size("train.bin", 1000)},
+    {"TrainLonger",
+     kRun,
+     4,
+     {"larger than described: it holds 100000", "95598"},
+     size("train.bin", 100000)},
+    {"TrainHuge",
+     kRun,
+     4,
+     {"train.bin is larger than described: it holds 1099511627776"},
+     [](const Path& here) { make_huge(here / "tokens/train.bin"); }},
+    {"TrainIsADirectory", kRun, 4, {"train.bin': Is a directory"}, directory("train.bin")},
+    {"ValMissing", kRun, 4, {"val.bin': No such file"}, gone("val.bin")},
+    {"ValEmpty", kRun, 4, {"val.bin is empty"}, file("val.bin", "")},
+    {"IdsOutsideTheVocabulary",
+     kRun,
+     4,
+     {"train.bin: id ", "outside the vocabulary of 60"},
+     meta("256", "60"),
+     {},
+     "another tokenizer"},
+    {"ShorterThanAWindow",
+     kRun,
+     4,
+     {"train.bin: 20 ids are fewer than one window of 32 + 1"},
+     write_short_data,
+     {},
+     "shorter seq_len"},
+};
+
+INSTANTIATE_TEST_SUITE_P(Typed, TrainTable,
+                         testing::ValuesIn(kTyped + common_errors("dew train", {"config.toml"})),
+                         name_of);
+INSTANTIATE_TEST_SUITE_P(Values, TrainTable, testing::ValuesIn(kValues), name_of);
+INSTANTIATE_TEST_SUITE_P(Configs, TrainTable, testing::ValuesIn(kConfigs), name_of);
+INSTANTIATE_TEST_SUITE_P(Paths, TrainTable, testing::ValuesIn(kPaths), name_of);
+INSTANTIATE_TEST_SUITE_P(Data, TrainTable, testing::ValuesIn(kData), name_of);
 
 // ---- going on with a run
 
