@@ -1,6 +1,9 @@
 // Configs from and to TOML. Which keys there are, config_fields.cc says.
 #include "dew/train/config.h"
 
+// Where these would end the process, on "[@]", its parser goes on to say what is wrong. A library
+// built without them, as distributions do, does just that.
+#define TOML_ASSERT(expr) static_assert(true)
 #include <toml++/toml.h>
 
 #include <algorithm>
@@ -27,7 +30,39 @@ std::string plain(std::string_view text) {
   return text.size() > kMost ? line + "..." : line;
 }
 
+// TOML has bytes beyond ASCII in strings and comments alone. Elsewhere the library's behaviour is
+// undefined for many of them, so they must not reach it: gives the line of the first, 0 if none.
+std::int64_t line_of_stray_byte(std::string_view text) {
+  std::int64_t line = 1;
+  std::string_view closing;  // of the string or comment that we are in
+  for (std::size_t i = text.starts_with("\xEF\xBB\xBF") ? 3 : 0; i < text.size(); ++i) {
+    const std::string_view rest = text.substr(i);
+    if (text[i] == '\n') ++line;
+    if (closing.empty()) {
+      if (static_cast<unsigned char>(text[i]) >= 0x80) return line;
+      for (const std::string_view opening : {"\"\"\"", "'''", "\"", "'", "#"}) {
+        if (!rest.starts_with(opening)) continue;
+        closing = opening == "#" ? "\n" : opening;
+        i += opening.size() - 1;
+        break;
+      }
+    } else if (text[i] == '\\' && closing.front() == '"') {
+      ++i;
+      if (i < text.size() && text[i] == '\n') ++line;
+    } else if (rest.starts_with(closing) || (text[i] == '\n' && closing.size() == 1)) {
+      i += rest.starts_with(closing) ? closing.size() - 1 : 0;
+      closing = {};
+    }
+  }
+  return 0;
+}
+
 toml::table parse_toml(std::string_view text, const std::string& where) {
+  if (const std::int64_t line = line_of_stray_byte(text); line > 0) {
+    fail(ErrorCode::usage, format("{}:{}: not valid TOML: a character beyond ASCII outside of "
+                                  "strings and comments",
+                                  where, line));
+  }
   try {
     return toml::parse(text);
   } catch (const toml::parse_error& error) {
@@ -77,7 +112,7 @@ void Assigner::wrong_type(const std::string& key, const toml::node& node, const 
   const std::string message =
       format("{}: {} must be {}, found {}", line(node), key, type, found_text(node));
   const bool unquoted = from_command_line_ && std::string_view(type) == "a string";
-  fail(ErrorCode::usage, message, unquoted ? format("write {}='\"...\"'", key) : "");
+  fail(ErrorCode::usage, message, unquoted ? format("write {}='\"...\"'", plain(key)) : "");
 }
 
 void Assigner::unknown_key(const std::string& key, bool top, const toml::node& node) {
@@ -203,14 +238,16 @@ toml::table parse_value(const std::string& key, const std::string& text) {
                                   in_quotes(text), plain(why)));
   };
   const bool quoted = text.empty() || std::string_view("[{\"'").find(text[0]) != text.npos;
-  try {
-    toml::table table = toml::parse("v = " + text);
-    if (quoted && table.size() > 1) refuse("there is more after the value");
-    // TOML would take "4#00" for 4 with a comment, and lines after the first for more keys.
-    if (quoted || text.find_first_of("\n#") == text.npos) return table;
-  } catch (const toml::parse_error& error) {
-    if (quoted) refuse(error.description());
-  }
+  const bool stray = line_of_stray_byte(text) > 0;
+  if (stray && quoted) refuse("a character beyond ASCII outside of strings");
+  if (!stray) try {
+      toml::table table = toml::parse("v = " + text);
+      if (quoted && table.size() > 1) refuse("there is more after the value");
+      // TOML would take "4#00" for 4 with a comment, and lines after the first for more keys.
+      if (quoted || text.find_first_of("\n#") == text.npos) return table;
+    } catch (const toml::parse_error& error) {
+      if (quoted) refuse(error.description());
+    }
   try {
     std::string word = text;
     return toml::parse("v = " + value_text(&word));
@@ -239,7 +276,7 @@ void Assigner::assign_override(const std::string& text,
   }
   if (equals + 1 == text.size()) {
     fail(ErrorCode::usage, format("{}: {} has no value", kCommandLine, in_quotes(text)),
-         format("write {}='\"\"' for empty text", key));
+         format("write {}='\"\"' for empty text", plain(key)));
   }
   const toml::table table = parse_value(key, text.substr(equals + 1));
   assign_key(key, false, *table.get("v"));

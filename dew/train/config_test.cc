@@ -281,6 +281,28 @@ TEST(Config, ConflictsAreRefused) {
         "schedule.final_fraction=0.1"});
 }
 
+// Its library reads past the end of a table for many of them elsewhere.
+TEST(Config, CharactersBeyondAsciiStandInStringsAndCommentsAlone) {
+  for (const char* fine : {"# \u00e9\n", "[run]\ndir = \"\u00e9\" # \u0416",
+                           "[run]\ndir = '\\' # \u00e9", "[run]\ndir = \"\"\"a\n\u00e9\"\"\""}) {
+    try {
+      parse_config(fine, "x.toml");
+      ADD_FAILURE() << "complete";
+    } catch (const Error& e) {
+      EXPECT_EQ(std::string(e.what()).find("beyond ASCII"), std::string::npos) << e.what();
+    }
+  }
+  for (const char* wrong :
+       {"\u00e9 = 1", "\n\n[run]\ndir = \"a\" \u00e9", "[\u0416]", "[run]\ndir = '\\' \u00e9"}) {
+    try {
+      parse_config(wrong, "x.toml");
+      ADD_FAILURE() << "accepted";
+    } catch (const Error& e) {
+      EXPECT_NE(std::string(e.what()).find("beyond ASCII"), std::string::npos) << e.what();
+    }
+  }
+}
+
 TEST(Config, WhatIsNotBuiltIsSaid) {
   for (const char* text :
        {"devices.per_process=2", "mesh.stage=2", "mesh.sequence=2", "mesh.microbatches=4",

@@ -32,7 +32,7 @@ inline void require(bool condition, const char* what) {
 // One line that a terminal can show. Names from the input may be in it, so the rest of the world's
 // bytes are left to the program's last escape; control characters are not.
 inline void check_line(const std::string& text) {
-  constexpr std::size_t kLongest = 8000;
+  constexpr std::size_t kLongest = 2000;
   if (text.size() > kLongest) broken("a message of " + std::to_string(text.size()) + " bytes");
   for (const char c : text) {
     const auto byte = static_cast<unsigned char>(c);
