@@ -22,7 +22,8 @@ constexpr std::int64_t kDigestChunk = std::int64_t{1} << 24;
 // A shard file, mapped when it is first needed.
 struct Shard {
   const ShardFile* record = nullptr;
-  std::once_flag once;
+  std::mutex opening;  // not std::call_once: after an exception TSan's lets nobody in again
+  bool open = false;
   MappedFile map;
 };
 
@@ -43,7 +44,7 @@ struct CheckpointReader::State {
 
   std::span<const std::byte> shard_bytes(const std::string& name);
   std::span<const std::byte> piece_bytes(const TensorRecord& tensor, std::size_t piece);
-  void check_header(Shard& shard);
+  void open_shard(Shard& shard);
   void verify_shard(const ShardFile& file);
 
   Path path;
@@ -83,11 +84,12 @@ CheckpointReader::State::State(const Path& directory) : path(directory) {
 // The bytes of a shard whose size and header are right.
 std::span<const std::byte> CheckpointReader::State::shard_bytes(const std::string& name) {
   Shard& shard = *shards.at(name);
-  std::call_once(shard.once, [&] { check_header(shard); });
+  const std::lock_guard lock(shard.opening);
+  if (!shard.open) open_shard(shard);
   return shard.map.bytes();
 }
 
-void CheckpointReader::State::check_header(Shard& shard) {
+void CheckpointReader::State::open_shard(Shard& shard) {
   const Path file = path / shard.record->name;
   // Not for random access: a piece is read from one end to the other when its digest is taken.
   MappedFile map(file, kCode, Access::sequential);
@@ -101,6 +103,7 @@ void CheckpointReader::State::check_header(Shard& shard) {
     fail(kCode, format("'{}': the header is damaged: its digest differs", file.string()));
   }
   shard.map = std::move(map);
+  shard.open = true;
 }
 
 // The bytes of a piece that equal its digest.

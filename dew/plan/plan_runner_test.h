@@ -82,6 +82,7 @@ class PlanRunner {
 
   template <class Visit>
   void each_element(const View& v, std::int64_t iteration, Visit visit) {
+    if (v.type.elements() == 0) return;  // an empty buffer has no address to step from
     const std::int64_t size = byte_size(v.type.dtype);
     std::byte* base = address(v.buffer) + (v.offset + iteration * v.loop_stride) * size;
     for_each_index(v.type.shape, [&](const Dims& index) {

@@ -1,4 +1,6 @@
 // Models of other people, against what transformers computes for them (tests/data/hf/README.md).
+#include <cstring>
+
 #include "dew/base/dtype.h"
 #include "tests/cli/probe_support.h"
 
@@ -103,6 +105,28 @@ TEST_P(HuggingFace, NumbersAgreeOnMeshes) {
       expect_error(dew(words), 3, "heads of keys and values");
     }
   }
+}
+
+// The ids of an integer tensor.
+std::vector<std::int64_t> read_ids(const SafetensorsFile& file, const char* name) {
+  const auto bytes = file.bytes(*file.find(name));
+  std::vector<std::int64_t> ids(bytes.size() / sizeof(std::int64_t));
+  std::memcpy(ids.data(), bytes.data(), bytes.size());
+  return ids;
+}
+
+TEST_P(HuggingFace, GreedyIdsAgree) {
+  const SafetensorsFile expected(model() / "expected.safetensors", ErrorCode::internal);
+  std::string prompt;
+  for (const std::int64_t id : read_ids(expected, "prompt")) prompt += std::to_string(id) + ",";
+  prompt.pop_back();
+  const std::vector<std::int64_t> greedy = read_ids(expected, "greedy");
+  const Outcome outcome =
+      dew({"generate", model().string(), "--ids", prompt, "--temperature", "0", "--ignore-eos",
+           "--tokens", std::to_string(greedy.size()), "--json"});
+  expect_done(outcome);
+  const Json json = parse_json(outcome.out, "stdout", ErrorCode::internal);
+  EXPECT_EQ(json["ids"].get<std::vector<std::int64_t>>(), greedy);
 }
 
 // A directory with links to the model's files, but for its config.
