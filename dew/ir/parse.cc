@@ -54,6 +54,8 @@ class Reader {
     std::string out;
     while (pos_ < text_.size() && text_[pos_] != '"') {
       if (text_[pos_] == '\\' && pos_ + 1 < text_.size()) ++pos_;
+      if (static_cast<unsigned char>(text_[pos_]) < 0x20 || text_[pos_] == 0x7f)
+        error("a control character in a name");  // it would break the lines of messages
       out += text_[pos_++];
     }
     if (pos_ == text_.size()) error("a quoted name does not end");
