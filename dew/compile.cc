@@ -66,7 +66,7 @@ std::unique_ptr<Executable> compile(Module module, Backend& backend,
   Placed placed{.mesh = options.placement.mesh, .check_replicas = options.check_replicas};
   if (!placed.mesh.atoms.empty()) {
     Partitioned parts = partition(module, options.placement);
-    dump(options.dump, "specs", parts.annotated);
+    if (options.dump) options.dump("specs", annotated(module, options.placement.mesh, parts));
     for (const Program& p : parts.module.programs)
       dump(options.dump, p.name() + ".device", print(p));
     module = std::move(parts.module);

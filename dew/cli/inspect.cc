@@ -276,7 +276,7 @@ void show_partition(const std::string& what, Compilation c, Stages& stages) {
   for (Program& program : c.module.programs) program = optimize(program);
   const Partitioned parts = partition(c.module, c.placement);
   if (what == "sharding") {
-    stages.add("specs", parts.annotated);
+    stages.add("specs", annotated(c.module, c.placement.mesh, parts));
     std::string dropped;
     for (const DroppedPin& pin : *c.dropped) dropped += to_string(c.placement.mesh, pin) + "\n";
     if (!dropped.empty()) stages.add("whole", dropped);

@@ -9,8 +9,8 @@
 namespace dew {
 namespace {
 
-// A cursor over the text. Every read skips blanks first; newlines are blanks, since each construct
-// begins with a word or %.
+// A cursor over the text. Every read skips blanks and remarks first; newlines are blanks, since
+// each construct begins with a word or %.
 class Reader {
  public:
   explicit Reader(std::string_view text) : text_(text) {}
@@ -105,8 +105,17 @@ class Reader {
   }
 
  private:
+  // Blanks, and remarks from # to the end of the line.
   void skip() {
-    while (pos_ < text_.size() && std::isspace(static_cast<unsigned char>(text_[pos_]))) ++pos_;
+    while (pos_ < text_.size()) {
+      if (text_[pos_] == '#') {
+        pos_ = std::min(text_.find('\n', pos_), text_.size());
+      } else if (std::isspace(static_cast<unsigned char>(text_[pos_]))) {
+        ++pos_;
+      } else {
+        return;
+      }
+    }
   }
 
   std::string_view text_;

@@ -1,5 +1,6 @@
+#include "dew/ir/print.h"
+
 #include "dew/base/format.h"
-#include "dew/ir/program.h"
 
 namespace dew {
 namespace {
@@ -48,48 +49,67 @@ std::string annotations(const ValueInfo& info) {
   return text;
 }
 
-void print_program(const Program& p, const std::string& indent, std::string& out);
+class Printer {
+ public:
+  explicit Printer(const ValueNote& note) : note_(note) {}
 
-void print_node(const Program& p, const Node& node, const std::string& indent, std::string& out) {
-  std::string results, operands, types;
-  for (int i = 0; i < node.result_count; ++i) {
-    const int id = node.first_result + i;
-    const ValueInfo& info = p.values()[static_cast<std::size_t>(id)];
-    results += format("{}%{}", i == 0 ? "" : ", ", id);
-    types += (i == 0 ? "" : ", ") + to_string(info.type) + annotations(info);
-  }
-  for (const int id : node.operands) operands += format("{}%{}", operands.empty() ? "" : ", ", id);
-  out += format("{}{} = {}({}){} : {}\n", indent, results, node.op->name, operands,
-                attrs_text(node.attrs), types);
-  if (const auto* scan = std::get_if<ScanAttrs>(&node.attrs))
-    print_program(*scan->body, indent + "  ", out);
-}
-
-// Inputs may be declared between nodes; values print in order of number.
-void print_program(const Program& p, const std::string& indent, std::string& out) {
-  out += format("{}program {}{}\n", indent, quote(p.name()),
-                p.likes_of().empty() ? "" : " likes_of " + quote(p.likes_of()));
-  const std::string inner = indent + "  ";
-  for (int id = 0; id < static_cast<int>(p.values().size()); ++id) {
-    const ValueInfo& info = p.values()[static_cast<std::size_t>(id)];
-    if (info.node < 0) {
-      out += format("{}%{} = input {}{} : {}{}\n", inner, id, quote(info.name),
-                    info.weight ? " weight" : "", to_string(info.type), annotations(info));
-    } else if (info.result == 0) {
-      print_node(p, p.nodes()[static_cast<std::size_t>(info.node)], inner, out);
+  // Inputs may be declared between nodes; values print in order of number.
+  void program(const Program& p, const std::string& indent) {
+    out_ += format("{}program {}{}\n", indent, quote(p.name()),
+                   p.likes_of().empty() ? "" : " likes_of " + quote(p.likes_of()));
+    const std::string inner = indent + "  ";
+    for (int id = 0; id < static_cast<int>(p.values().size()); ++id) {
+      const ValueInfo& info = p.values()[static_cast<std::size_t>(id)];
+      if (info.node < 0) {
+        out_ += format("{}%{} = input {}{} : {}{}{}\n", inner, id, quote(info.name),
+                       info.weight ? " weight" : "", to_string(info.type), annotations(info),
+                       notes(p, id, 1));
+      } else if (info.result == 0) {
+        node(p, p.nodes()[static_cast<std::size_t>(info.node)], inner);
+      }
     }
+    for (const Output& o : p.outputs())
+      out_ += format("{}output {} = %{}\n", inner, quote(o.name), o.value);
+    out_ += indent + "end\n";
   }
-  for (const Output& o : p.outputs())
-    out += format("{}output {} = %{}\n", inner, quote(o.name), o.value);
-  out += indent + "end\n";
-}
+
+  std::string take() { return std::move(out_); }
+
+ private:
+  void node(const Program& p, const Node& node, const std::string& indent) {
+    std::string results, operands, types;
+    for (int i = 0; i < node.result_count; ++i) {
+      const int id = node.first_result + i;
+      const ValueInfo& info = p.values()[static_cast<std::size_t>(id)];
+      results += format("{}%{}", i == 0 ? "" : ", ", id);
+      types += (i == 0 ? "" : ", ") + to_string(info.type) + annotations(info);
+    }
+    for (const int id : node.operands)
+      operands += format("{}%{}", operands.empty() ? "" : ", ", id);
+    out_ += format("{}{} = {}({}){} : {}{}\n", indent, results, node.op->name, operands,
+                   attrs_text(node.attrs), types, notes(p, node.first_result, node.result_count));
+    if (const auto* scan = std::get_if<ScanAttrs>(&node.attrs)) program(*scan->body, indent + "  ");
+  }
+
+  std::string notes(const Program& p, int first, int count) const {
+    std::string text;
+    for (int id = first; note_ && id < first + count; ++id)
+      text += (text.empty() ? "  # " : "; ") + note_(p, id);
+    return text;
+  }
+
+  const ValueNote& note_;
+  std::string out_;
+};
 
 }  // namespace
 
-std::string print(const Program& program) {
-  std::string out;
-  print_program(program, "", out);
-  return out;
+std::string print(const Program& program, const ValueNote& note) {
+  Printer printer(note);
+  printer.program(program, "");
+  return printer.take();
 }
+
+std::string print(const Program& program) { return print(program, {}); }
 
 }  // namespace dew

@@ -53,7 +53,10 @@ DeviceProgram::DeviceProgram(WalkContext& context, KnownBodies& bodies, const Pr
       late_(late),
       trips_(trips),
       top_(std::move(top)),
-      placed_(whole.values().size()) {}
+      placed_(whole.values().size()),
+      values_(context.values[values_name(top_, whole)]) {
+  values_.resize(whole.values().size());
+}
 
 void DeviceProgram::input(const Spec& spec, bool stacked) {
   const int id = whole_.inputs()[inputs_++];
@@ -155,8 +158,7 @@ void DeviceProgram::define(int id, Value local, const Spec& made, bool stacked) 
   annotated(local, made, stacked);
   placed(id) = {local, made, made.dims, stacked};
   const Spec kept = kept_spec(id, made);
-  context_.annotated += format("  %{} {}{}\n", id, to_string(mesh(), made),
-                               kept == made ? "" : " -> " + to_string(mesh(), kept));
+  values_[at(id)] = {made, kept};
   if (kept == made) return;
   placed(id) = {reshard(id, local, made, kept), kept, kept.dims, stacked};
 }
@@ -360,7 +362,6 @@ void DeviceProgram::scan(const Node& n) {
              slices = static_cast<std::size_t>(attrs.slices);
   fetched_.clear();
   ++loops_;
-  context_.annotated += format(" {} x {}\n", body.name(), attrs.length);
   DeviceProgram inner(context_, bodies_, body, late_, attrs.length * trips_, top_);
   std::vector<Value> operands;
   std::vector<Spec> carried;
@@ -385,7 +386,6 @@ void DeviceProgram::scan(const Node& n) {
     inner.output(i, spec);
     made.push_back(i < carries ? spec : with_first(spec));
   }
-  context_.annotated += " end\n";
   ScanAttrs local = attrs;
   local.body = std::make_shared<const Program>(inner.take());
   const std::vector<Value> results = local_.add(scan_op, operands, local);

@@ -27,12 +27,17 @@ struct KnownValue {
 };
 using KnownBodies = std::map<std::string, std::vector<KnownValue>>;
 
+// Where Partitioned::values has those of `program`: the program `top` itself, or a body in it.
+inline std::string values_name(const std::string& top, const Program& program) {
+  return program.name() == top ? top : top + "/" + program.name();
+}
+
 // What the walks of one module share.
 struct WalkContext {
   const Placement& placement;
   Resharder resharder;
   std::vector<CollectiveRecord> collectives = {};
-  std::string annotated = {};
+  std::map<std::string, std::vector<PlacedValue>> values = {};  // see Partitioned
 };
 
 // The walk over one program or body.
@@ -97,6 +102,7 @@ class DeviceProgram {
   std::vector<WalkedValue> placed_;
   std::vector<Fetched> fetched_;  // within the region
   std::size_t inputs_ = 0;
+  std::vector<PlacedValue>& values_;  // in the context
 };
 
 }  // namespace dew

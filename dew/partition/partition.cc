@@ -4,6 +4,7 @@
 
 #include "dew/base/error.h"
 #include "dew/base/format.h"
+#include "dew/ir/print.h"
 #include "dew/ir/rewrite.h"
 #include "dew/partition/device_program.h"
 
@@ -34,7 +35,7 @@ class ModuleWalk {
     }
     place_registers();
     out_.collectives = std::move(context_.collectives);
-    out_.annotated = std::move(context_.annotated);
+    out_.values = std::move(context_.values);
     return std::move(out_);
   }
 
@@ -69,7 +70,6 @@ class ModuleWalk {
 
   void walk(const Call& call) {
     const Program& program = module_.programs[at(call.program)];
-    context_.annotated += program.name() + "\n";
     KnownBodies bodies;
     DeviceProgram device(context_, bodies, program, leaves_sums(call), 1, program.name());
     for (std::size_t i = 0; i < call.inputs.size(); ++i) {
@@ -113,6 +113,19 @@ class ModuleWalk {
 
 Partitioned partition(const Module& module, const Placement& placement) {
   return ModuleWalk(module, placement).run();
+}
+
+std::string annotated(const Module& module, const Mesh& mesh, const Partitioned& parts) {
+  std::string text;
+  for (const Program& top : module.programs) {
+    if (!parts.values.contains(top.name())) continue;  // nothing calls it
+    text += print(top, [&](const Program& p, int id) {
+      const PlacedValue& value = parts.values.at(values_name(top.name(), p)).at(at(id));
+      const std::string made = to_string(mesh, value.made);
+      return value.kept == value.made ? made : made + " -> " + to_string(mesh, value.kept);
+    });
+  }
+  return text;
 }
 
 }  // namespace dew

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -40,16 +41,25 @@ struct CollectiveRecord {
   int value = -1;    // number in the program over whole arrays
 };
 
+// How a value of a program over whole arrays is placed: as it was made, and as it was kept.
+struct PlacedValue {
+  Spec made, kept;
+};
+
 struct Partitioned {
   Module module;                // of one device; registers have local shapes
   std::vector<Spec> registers;  // of each register, partial sums included
   std::vector<bool> stacked;
   std::vector<CollectiveRecord> collectives;
-  std::string annotated;  // the given programs with the spec of every value: made, and kept where
-                          // that differs
+  // Of all values, by "program" or "program/body of a scan", in order of number.
+  std::map<std::string, std::vector<PlacedValue>> values;
 };
 
 // Throws ErrorCode::layout_refused for what cannot be placed. REQUIRES: the specs given divide.
 Partitioned partition(const Module& module, const Placement& placement);
+
+// The programs given, with the spec of every value behind it: "made", or "made -> kept" where that
+// differs.
+std::string annotated(const Module& module, const Mesh& mesh, const Partitioned& parts);
 
 }  // namespace dew

@@ -162,7 +162,7 @@ class Placements {
     for (const Spec& s : placed.specs) specs += to_string(mesh_, s) + "\n";
     try {
       const Judges judges(placed, mesh_);
-      SCOPED_TRACE(specs + judges.parts().annotated + print(judges.parts().module.programs[0]));
+      SCOPED_TRACE(specs + judges.annotated() + print(judges.parts().module.programs[0]));
       const double exact = sums_fractions(*row_.op) ? 1e-12 : 0;
       std::vector<double> tolerances;
       for (int i = 0; i < node_->result_count; ++i)

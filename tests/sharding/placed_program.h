@@ -99,6 +99,7 @@ class Judges {
   }
 
   const Partitioned& parts() const { return parts_; }
+  std::string annotated() const { return dew::annotated(module_, mesh_, parts_); }
 
   // All devices in lockstep, in double precision; replicas are compared.
   std::vector<Array> lockstep() const {
