@@ -39,21 +39,33 @@ class OnMesh {
 };
 
 // Every element of the state has its own value.
+std::vector<std::byte> numbered(const Stepper::Array& a, float& next) {
+  std::vector<float> values(static_cast<std::size_t>(element_count(a.shape)));
+  for (float& v : values) v = next++;
+  const auto bytes = std::as_bytes(std::span(values));
+  return {bytes.begin(), bytes.end()};
+}
+
 void fill(Stepper& stepper) {
   float next = 1;
-  for (const Stepper::Array& a : stepper.arrays()) {
-    std::vector<float> values(static_cast<std::size_t>(element_count(a.shape)));
-    for (float& v : values) v = next++;
-    a.assign(std::as_bytes(std::span(values)));
-  }
+  for (const Stepper::Array& a : stepper.arrays()) a.assign(numbered(a, next));
+}
+
+void clear(Stepper& stepper) {
+  for (const Stepper::Array& a : stepper.arrays())
+    for (const Stepper::Part& part : a.parts) std::ranges::fill(part.bytes, std::byte{0});
 }
 
 void expect_filled(Stepper& stepper) {
   float next = 1;
-  for (const Stepper::Array& a : stepper.arrays()) {
-    const std::vector<float> values = a.values();
-    for (const float v : values) ASSERT_EQ(v, next++) << a.name;
-  }
+  for (const Stepper::Array& a : stepper.arrays())
+    EXPECT_TRUE(a.whole() == numbered(a, next)) << a.name;
+}
+
+Path write(const Path& directory, Stepper& stepper) {
+  CheckpointInfo info;
+  info.run = "crossing";
+  return write_checkpoint(directory, info, stepper.state());
 }
 
 std::int64_t state_bytes(Stepper& stepper) {
@@ -75,17 +87,17 @@ Box held_by(const Stepper::Array& a, std::int64_t device) {
 void expect_reads_its_parts(const Path& checkpoint, Stepper& stepper, std::int64_t device) {
   const CheckpointReader reader(checkpoint);
   std::int64_t held = 0, met = 0;
+  float next = 1;
   for (const Stepper::Array& a : stepper.arrays()) {
     const TensorRecord& record = reader.require(a.name, DType::f32, a.shape);
     const Box box = held_by(a, device);
-    std::vector<std::byte> out(static_cast<std::size_t>(box.elements() * 4));
+    std::vector<std::byte> out(static_cast<std::size_t>(box.elements() * 4)), want(out.size());
     reader.read(record, box, out);
     held += box.elements() * 4;
     for (const StoredPiece& piece : record.pieces)
       met += intersect(piece.box, box) ? piece.bytes : 0;
-    std::vector<std::byte> want(out.size());
-    copy_part(box, 4, whole(a.shape), a.whole(), box, want);
-    EXPECT_EQ(out, want) << a.name;
+    copy_part(box, 4, whole(a.shape), numbered(a, next), box, want);
+    EXPECT_TRUE(out == want) << a.name;
   }
   EXPECT_EQ(reader.traffic().copied, held);
   EXPECT_EQ(reader.traffic().checked, met);
@@ -95,22 +107,19 @@ TEST(Crossing, FromAnyMeshToAnyMesh) {
   const TemporaryDirectory directory;
   std::vector<std::unique_ptr<OnMesh>> all;
   for (const MeshCase& c : meshes_of_16_heads()) all.push_back(std::make_unique<OnMesh>(c));
+  const std::int64_t bytes = state_bytes(all.front()->stepper());
   for (std::size_t from = 0; from < all.size(); ++from) {
     fill(all[from]->stepper());
-    CheckpointInfo info;
-    info.run = "crossing";
-    const Path written =
-        write_checkpoint(directory / std::to_string(from), info, all[from]->stepper().state());
+    const CheckpointReader reader(write(directory / std::to_string(from), all[from]->stepper()));
+    std::int64_t times = 0;
     for (const std::unique_ptr<OnMesh>& to : all) {
       SCOPED_TRACE(to_string(all[from]->mesh()) + " to " + to_string(to->mesh()));
-      const CheckpointReader reader(written);
-      for (const Stepper::Array& a : to->stepper().arrays())
-        a.assign(std::vector<std::byte>(a.values().size() * sizeof(float)));
+      clear(to->stepper());
       to->stepper().restore(reader);
       expect_filled(to->stepper());
-      // Replicas lie in memory once, and are read once.
-      EXPECT_EQ(reader.traffic().copied, state_bytes(to->stepper()));
-      EXPECT_EQ(reader.traffic().checked, state_bytes(to->stepper()));
+      // Replicas lie in memory once, and are read once; digests are compared the first time.
+      EXPECT_EQ(reader.traffic().copied, ++times * bytes);
+      EXPECT_EQ(reader.traffic().checked, bytes);
     }
   }
 }
@@ -120,15 +129,11 @@ TEST(Crossing, ADeviceReadsTheBytesOfItsParts) {
   for (const MeshCase& writer : {kOneOf16Heads, mesh_cases().back()}) {
     OnMesh from(writer);
     fill(from.stepper());
-    CheckpointInfo info;
-    info.run = "crossing";
-    const Path written = write_checkpoint(directory / writer.name, info, from.stepper().state());
+    const Path written = write(directory / writer.name, from.stepper());
     for (const MeshCase& c : meshes_of_16_heads()) {
       SCOPED_TRACE(writer.name + " to " + c.name);
       OnMesh to(c);
-      fill(to.stepper());
-      for (const std::int64_t device : {std::int64_t{0}, c.devices / 2, c.devices - 1})
-        expect_reads_its_parts(written, to.stepper(), device);
+      expect_reads_its_parts(written, to.stepper(), c.devices / 2);
     }
   }
 }
@@ -139,9 +144,7 @@ TEST(Crossing, AResumeOnTheSameMeshReadsNothingTwice) {
   const MeshCase fsdp = {"Fsdp8", {.fsdp = 8}, 8, 16, 8};
   OnMesh mesh(fsdp);
   fill(mesh.stepper());
-  CheckpointInfo info;
-  info.run = "crossing";
-  const CheckpointReader reader(write_checkpoint(directory.path(), info, mesh.stepper().state()));
+  const CheckpointReader reader(write(directory.path(), mesh.stepper()));
   std::int64_t held = 0, split = 0;
   for (const Stepper::Array& a : mesh.stepper().arrays()) {
     const Box box = held_by(a, 3);
@@ -163,17 +166,16 @@ void expect_goes_on(const MeshCase& from, const MeshCase& to) {
   SCOPED_TRACE(from.name + " to " + to.name);
   const TemporaryDirectory directory;
   MeshRun first(from, directory.path());
-  first.fit(6);
+  first.fit(4);
   MeshRun second(to, directory.path());
   const TrainState placed = second.trainer().place(notebook_data());
   EXPECT_EQ(placed.clocks, first.trainer().place(notebook_data()).clocks);
   EXPECT_EQ(first.state(), second.state());
-  second.fit(12);
-  MeshRun whole(from.heads == kOne.heads ? kOne : kOneOf16Heads);
-  whole.fit(12);
-  ASSERT_EQ(second.lines().size(), 6u);
-  for (std::size_t i = 0; i < 6; ++i) {
-    const LogLine &got = second.lines()[i], &want = whole.lines()[6 + i];
+  second.fit(8);
+  ASSERT_EQ(second.lines().size(), 4u);
+  const Told& whole = on_one_device(from.heads);
+  for (std::size_t i = 0; i < 4; ++i) {
+    const LogLine &got = second.lines()[i], &want = whole.lines[4 + i];
     EXPECT_NEAR(got.loss, want.loss, 1e-5 * want.loss);
     EXPECT_NEAR(got.grad_norm, want.grad_norm, 1e-5 * want.grad_norm);
     EXPECT_EQ(got.tokens, want.tokens);
