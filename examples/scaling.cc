@@ -1,12 +1,13 @@
 // One training run on many devices: the mesh and the layout are arguments of the Trainer, and
 // nothing else changes. A language model learns on eight devices in two layouts:
 //
-//   data parallel, mesh {.fsdp = 1}: every device holds the whole model and other rows of the
-//   batch; fully sharded, mesh {.fsdp = 8}: every device holds one eighth of each large weight,
-//   too, and fetches the other pieces when it needs them.
+//   data parallel, mesh {.fsdp = 1}: each holds the whole model and its own rows of the batch;
+//   fully sharded, mesh {.fsdp = 8}: each holds one eighth of every large weight as well, and
+//   fetches the other pieces when it needs them.
 //
-// Then a checkpoint of one layout is restored into the other. The devices are simulated: everything
-// is computed by this process, with the same programs and collectives as on eight real ones.
+// Then a checkpoint of one layout is restored into the other. The devices are simulated: this
+// process runs the program that each of eight would, with what they exchange. Run it from the root
+// of the repository, or with `make scaling`.
 #include <unistd.h>
 
 #include <algorithm>
@@ -19,11 +20,11 @@
 namespace {
 
 constexpr std::int64_t kSteps = 20;
-constexpr std::int64_t kBatchSize = 16;  // any number: rows that no device is left for are padded
+constexpr std::int64_t kBatchSize = 16;  // rows; any number works on any mesh
 constexpr std::int64_t kSequenceLength = 32;
 constexpr std::int64_t kFeatures = 64;
 constexpr const char* kData = "tests/data/notebook-tokens";  // short sentences, byte by byte
-const dew::Path kRuns = "runs/07-scaling";
+const dew::Path kRuns = "runs/07-scaling";                   // begins empty
 
 // What a run tells goes where the program wants it.
 class Printer : public dew::TrainObserver {
@@ -42,7 +43,7 @@ class Printer : public dew::TrainObserver {
 // memory. The default, 65536, would leave every weight of this small model whole.
 const dew::Layout kLayout = {.min_shard = 1};
 
-// The table of token vectors. A device holds all 256 rows in one mesh, 32 of them in the other.
+// The table of token vectors: a device holds all of its 256 rows on one mesh, 32 on the other.
 void show_table(const std::string& name, const dew::Mesh& mesh) {
   const dew::Dims shape = {256, kFeatures};
   const dew::Spec spec = dew::parameter_spec(mesh, kLayout, shape, {"vocab", "embed"});

@@ -1,4 +1,5 @@
 // The notebook that dew grew out of, whole: as a program on the library, and from a config.
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <regex>
@@ -133,6 +134,21 @@ TEST(Scaling, DealsRowsToHosts) {
   EXPECT_EQ(lines.back(), "  process 3: rows 12 to 15");
 }
 
+TEST(Scaling, IsWhatTheReadmeShows) {
+  std::vector<std::string> shown, printed;
+  bool inside = false;
+  for (const std::string& line : lines_of(read_text("README.md"))) {
+    if (line.starts_with("```")) {
+      inside = line == "```text";
+    } else if (inside) {
+      shown.push_back(masked(line));
+    }
+  }
+  for (const std::string& line : example()) printed.push_back(masked(line));
+  ASSERT_EQ(shown.size(), 8u);
+  EXPECT_NE(std::search(printed.begin(), printed.end(), shown.begin(), shown.end()), printed.end());
+}
+
 // ---- the same with `dew train`
 
 double last_loss(const Path& run) {
@@ -147,7 +163,7 @@ TEST(Scaling, TheSameFromAConfig) {
   const TemporaryDirectory directory;
   const auto train = [&](const char* run, const Words& keys) {
     Words words = keys;
-    words.insert(words.end(), {"devices.spec=cpu:8", "layout.min_shard=1", "--check-replicas"});
+    words.insert(words.end(), {"devices.spec=cpu:8", "layout.min_shard=1"});
     const Outcome outcome = dew(train_notebook(directory / run, words));
     expect_done(outcome);
     return outcome.err;
@@ -161,7 +177,8 @@ TEST(Scaling, TheSameFromAConfig) {
   EXPECT_NEAR(last_loss(directory / "sharded"), replicated, 1e-5 * replicated);
 
   // Back and forth between layouts to step 40, as one run on one mesh.
-  const std::string crossed = train("replicated", {"mesh.fsdp=8", "run.steps=30"});
+  const std::string crossed =
+      train("replicated", {"mesh.fsdp=8", "run.steps=30", "--check-replicas"});
   EXPECT_TRUE(has(crossed, "Resumed from step 20 in ")) << crossed;
   EXPECT_TRUE(has(crossed, std::string("Training from step 20 to 30 on ") + kFullySharded));
   EXPECT_TRUE(has(crossed, "mesh.fsdp was 1, is 8")) << crossed;
