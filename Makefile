@@ -1,13 +1,14 @@
 # The thin front; CMake does the work (see CMakePresets.json).
 #   make build    the program, build/release/dew        make demo     learn the King James Bible
-#   make test     build everything and test it          make install  PREFIX=/usr/local DESTDIR=
-#   make format   rewrite the sources in our format     make check    the quick checks of .ci/run
+#   make test     build everything and test it          make scaling  one run on eight devices
+#   make format   rewrite the sources in our format     make install  PREFIX=/usr/local DESTDIR=
+#   make check    the quick checks of .ci/run
 
 JOBS ?= $(shell nproc)
 PREFIX ?= /usr/local
 BUILD := build/release
 
-.PHONY: build test demo install format check clean
+.PHONY: build test demo scaling install format check clean
 build:
 	@tools/install_deps.sh build
 	@test -f $(BUILD)/build.ninja || cmake --preset release -DDEW_BUILD_TESTS=OFF
@@ -23,6 +24,10 @@ demo:
 	@tools/install_deps.sh demo
 	@$(MAKE) --no-print-directory build
 	@tools/demo.sh
+
+scaling: build
+	@cmake --build $(BUILD) --target example_scaling -j $(JOBS)
+	@$(BUILD)/examples/scaling
 
 install: build
 	@cmake --build $(BUILD) --target dew -j $(JOBS)

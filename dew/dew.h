@@ -1,6 +1,9 @@
-// Everything a user's program needs: programs and ops, models, data, training,
-// generation.
+// Everything a user's program needs: programs and ops, models, data, meshes, training, generation.
 #pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
 
 #include "dew/autodiff/grad.h"
 #include "dew/base/error.h"
@@ -11,6 +14,9 @@
 #include "dew/generate/generate.h"
 #include "dew/nn/transformer.h"
 #include "dew/ops/ops.h"
+#include "dew/sharding/cluster.h"
+#include "dew/sharding/describe.h"
+#include "dew/sharding/layout.h"
 #include "dew/train/trainer.h"
 
 namespace dew {
@@ -19,5 +25,8 @@ namespace dew {
 // one for each core that the process may use. Results do not depend on their number. Throws
 // ErrorCode::usage if there would be no device.
 std::unique_ptr<Backend> cpu_devices(std::int64_t devices = 1, int workers = 0);
+
+// "[CpuDevice(id=0), CpuDevice(id=1)]"
+std::string to_string(const Backend& devices);
 
 }  // namespace dew

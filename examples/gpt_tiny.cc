@@ -26,7 +26,7 @@ int main() {
 
   Printer printer;
   dew::Trainer trainer(objective, dew::adamw(1e-3),
-                       {.seed = 0, .backend = devices.get(), .observer = &printer});
+                       {.seed = 0, .devices = devices.get(), .observer = &printer});
   const auto result = trainer.fit(data, {.steps = 20, .log_every = 10});
   std::printf("validation loss %.4f\n", result.eval->loss);
   return result.eval->loss < 3.5 ? 0 : 1;

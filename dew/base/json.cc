@@ -1,6 +1,5 @@
 #include "dew/base/json.h"
 
-#include <set>
 #include <utility>
 #include <vector>
 
@@ -10,7 +9,7 @@
 namespace dew {
 namespace {
 
-constexpr int kMaxDepth = 64;
+constexpr std::size_t kMaxDepth = 64;
 constexpr std::size_t kMaxQuote = 160;
 
 // The library's message without its tag, on one line, in plain ASCII and of bearable length: it
@@ -31,42 +30,81 @@ std::string shorten(const Json& json) {
   return text.size() > kMaxQuote ? text.substr(0, kMaxQuote) + "..." : text;
 }
 
-// Refuses during parsing what the library would take: repeated keys (it keeps the last) and deep
-// nesting.
-class Strictness {
+// Builds the document and refuses what the library would take: repeated keys (it keeps the last)
+// and deep nesting. Its own callback for that looks at all members of an object after each of them.
+class Builder : public nlohmann::json_sax<Json> {
  public:
-  Strictness(const std::string& where, ErrorCode code) : where_(where), code_(code) {}
+  Builder(const std::string& where, ErrorCode code) : where_(where), code_(code) {}
 
-  bool operator()(int depth, Json::parse_event_t event, const Json& parsed) {
-    if (depth > kMaxDepth) {
-      fail(code_, format("{}: nested more than {} levels deep", where_, kMaxDepth));
-    }
-    if (event == Json::parse_event_t::object_start) keys_.emplace_back();
-    if (event == Json::parse_event_t::object_end) keys_.pop_back();
-    if (event == Json::parse_event_t::key &&
-        !keys_.back().insert(parsed.get<std::string>()).second) {
-      fail(code_, format("{}: key {} appears twice", where_, shorten(parsed)));
-    }
+  Json take() { return std::move(root_); }
+
+  bool null() override { return put(nullptr); }
+  bool boolean(bool value) override { return put(value); }
+  bool number_integer(std::int64_t value) override { return put(value); }
+  bool number_unsigned(std::uint64_t value) override { return put(value); }
+  bool number_float(double value, const std::string&) override { return put(value); }
+  bool string(std::string& value) override { return put(std::move(value)); }
+  bool binary(Json::binary_t& value) override { return put(std::move(value)); }
+  bool start_object(std::size_t) override { return open(Json::object()); }
+  bool start_array(std::size_t) override { return open(Json::array()); }
+  bool end_object() override { return close(); }
+  bool end_array() override { return close(); }
+
+  bool key(std::string& name) override {
+    auto& members = open_.back()->get_ref<Json::object_t&>();
+    const auto [member, fresh] = members.try_emplace(name, nullptr);
+    if (!fresh) fail(code_, format("{}: key {} appears twice", where_, shorten(name)));
+    member_ = &member->second;
     return true;
   }
 
+  bool parse_error(std::size_t, const std::string&, const Json::exception& error) override {
+    fail(code_, format("{} is not valid JSON: {}", where_, plain_reason(error.what())));
+  }
+
  private:
+  // Where the value was put: at the root, at the end of an array, or at the last key.
+  Json* place(Json value) {
+    Json* to = open_.empty() ? &root_ : member_;
+    if (!open_.empty() && open_.back()->is_array()) {
+      to = &open_.back()->get_ref<Json::array_t&>().emplace_back();
+    }
+    *to = std::move(value);
+    return to;
+  }
+
+  bool put(Json value) {
+    place(std::move(value));
+    return true;
+  }
+
+  bool open(Json container) {
+    if (open_.size() == kMaxDepth) {
+      fail(code_, format("{}: nested more than {} levels deep", where_, kMaxDepth));
+    }
+    open_.push_back(place(std::move(container)));
+    return true;
+  }
+
+  bool close() {
+    open_.pop_back();
+    return true;
+  }
+
   const std::string& where_;
   ErrorCode code_;
-  std::vector<std::set<std::string>> keys_;
+  Json root_;
+  // Containers that have not ended; none but the last grows, so none moves.
+  std::vector<Json*> open_;
+  Json* member_ = nullptr;
 };
 
 }  // namespace
 
 Json parse_json(std::string_view text, const std::string& where, ErrorCode code) {
-  Strictness strictness(where, code);
-  try {
-    return Json::parse(text, [&](int depth, Json::parse_event_t event, Json& parsed) {
-      return strictness(depth, event, parsed);
-    });
-  } catch (const nlohmann::json::exception& error) {
-    fail(code, format("{} is not valid JSON: {}", where, plain_reason(error.what())));
-  }
+  Builder builder(where, code);
+  Json::sax_parse(text, &builder);
+  return builder.take();
 }
 
 Json read_json(const Path& path, std::int64_t max_bytes, ErrorCode code) {

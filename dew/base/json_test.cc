@@ -32,7 +32,7 @@ TEST(Json, RefusesWhatIsNotStrictJson) {
 
 TEST(Json, ManyKeysTakeLinearTime) {
   std::string text = "{\"k\": 0";
-  for (int i = 0; i < 100'000; ++i) text += ", \"k" + std::to_string(i) + "\": 1";
+  for (int i = 0; i < 100'000; ++i) text += ", \"k" + std::to_string(i) + "\": {}";
   EXPECT_EQ(parse_json(text + "}", "f", ErrorCode::data).size(), 100'001u);
 }
 

@@ -145,6 +145,23 @@ TEST(Checkpoint, AnyPiecesAnyBox) {
   }));
 }
 
+// opt/m/a (5,7) lies in four pieces; the box meets two of them.
+TEST(Checkpoint, CountsWhatItReads) {
+  const TempDir dir;
+  const CheckpointReader reader(Sample().write(dir.path()));
+  const TensorRecord& tensor = *reader.find("opt/m/a");
+  const Box box{{2, 0}, {2, 3}};
+  Bytes out(6 * 4);
+  reader.read(tensor, box, out);
+  EXPECT_EQ(reader.traffic().copied, 6 * 4);
+  EXPECT_EQ(reader.traffic().checked, (3 * 4 + 2 * 4) * 4);
+  reader.read(tensor, box, out);
+  EXPECT_EQ(reader.traffic().copied, 2 * 6 * 4);
+  EXPECT_EQ(reader.traffic().checked, (3 * 4 + 2 * 4) * 4);
+  reader.verify_all();
+  EXPECT_EQ(reader.traffic().copied, 2 * 6 * 4);
+}
+
 TEST(Checkpoint, FromAnyThread) {
   const TempDir dir;
   const Sample sample;

@@ -54,6 +54,7 @@ struct CheckpointReader::State {
   std::deque<Shard> shard_list;
   std::vector<std::size_t> first_piece;     // of each tensor, in `verified`
   std::vector<std::atomic<bool>> verified;  // pieces that were compared with their digest
+  std::atomic<std::int64_t> copied{0}, checked{0};
 };
 
 CheckpointReader::State::State(const Path& directory) : path(directory) {
@@ -119,6 +120,7 @@ std::span<const std::byte> CheckpointReader::State::piece_bytes(const TensorReco
       fail(kCode, format("'{}': tensor '{}', piece {}: the bytes are damaged: their digest differs",
                          (path / record.file).string(), tensor.name, to_string(record.box)));
     }
+    checked.fetch_add(record.bytes, std::memory_order_relaxed);
     done.store(true, std::memory_order_relaxed);
   }
   return bytes;
@@ -181,9 +183,12 @@ void CheckpointReader::read(const TensorRecord& tensor, const Box& box,
     const auto part = intersect(stored, box);
     if (part && box.elements() > 0) {
       copy_part(*part, element, stored, state_->piece_bytes(tensor, i), box, out);
+      state_->copied.fetch_add(part->elements() * element, std::memory_order_relaxed);
     }
   }
 }
+
+ReadTraffic CheckpointReader::traffic() const { return {state_->copied, state_->checked}; }
 
 std::uint64_t CheckpointReader::digest(const TensorRecord& tensor) const {
   if (tensor.pieces.size() == 1) {

@@ -13,6 +13,12 @@
 
 namespace dew {
 
+// Bytes of tensors so far.
+struct ReadTraffic {
+  std::int64_t copied = 0;   // that read() gave
+  std::int64_t checked = 0;  // that were compared with digests
+};
+
 // Opening reads the manifest and looks at the sizes of all files. Shards are mapped when they are
 // first needed; of a tensor only the pieces that a box meets are read, each is compared with its
 // digest once, the first time. All of it may be called from several threads.
@@ -42,6 +48,8 @@ class CheckpointReader {
   void read(const TensorRecord& tensor, std::span<std::byte> out) const {
     read(tensor, whole(tensor.shape), out);
   }
+
+  ReadTraffic traffic() const;
 
   // XXH3-64 of the whole tensor's bytes in row-major order, however it is stored. Two states are
   // equal if these are.

@@ -217,7 +217,7 @@ int train(const TrainConfig& config, const TrainArguments& a, const RunInputs& i
   if (in.start) first_parameters = [&](Stepper& stepper) { in.start->load(stepper); };
   Trainer trainer(in.objective, config.optimizer,
                   {.seed = static_cast<std::uint64_t>(config.run.seed),
-                   .backend = backend.get(),
+                   .devices = backend.get(),
                    .mesh = config.mesh,
                    .layout = config.layout,
                    .accumulate_full = config.data.accumulate_full,

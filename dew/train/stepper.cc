@@ -10,6 +10,7 @@
 #include "dew/base/error.h"
 #include "dew/base/format.h"
 #include "dew/compile.h"
+#include "dew/sharding/describe.h"
 #include "dew/train/registers.h"
 
 namespace dew {
@@ -293,6 +294,20 @@ std::optional<EvalResult> Stepper::evaluate(ValidationPass& pass,
       .loss = loss, .perplexity = std::exp(loss), .accuracy = correct / weight, .tokens = weight};
 }
 
+std::string Stepper::Array::sharding() const { return to_user_string(mesh, spec); }
+
+std::string Stepper::Array::describe(std::int64_t devices) const {
+  return dew::describe(mesh, spec, shape, devices);
+}
+
+std::string Stepper::Array::draw(bool color) const { return draw_blocks(mesh, spec, shape, color); }
+
+std::vector<float> Stepper::Array::values() const {
+  std::vector<float> out(static_cast<std::size_t>(element_count(shape)));
+  std::memcpy(out.data(), whole().data(), out.size() * sizeof(float));
+  return out;
+}
+
 std::vector<std::byte> Stepper::Array::whole() const {
   std::vector<std::byte> out(static_cast<std::size_t>(element_count(shape)) * sizeof(float));
   for (const Part& part : parts)
@@ -315,7 +330,8 @@ void Stepper::add_layers(std::vector<Array>& out, const std::string& reg, const 
   if (stacked) spec.dims.erase(spec.dims.begin());
   const std::size_t first = out.size();
   for (std::int64_t slot = 0; slot < param.layers(); ++slot)
-    out.push_back({prefix + param.layer_name(slot), param.layer_shape(), axes, spec, {}});
+    out.push_back(
+        {prefix + param.layer_name(slot), param.layer_shape(), axes, spec, arrangement_.mesh, {}});
   for (const Shard& shard : registers_[index(reg)]) {
     if (!stacked) {
       out[first].parts.push_back({{shard.start, shard.extent}, shard.bytes, shard.device});

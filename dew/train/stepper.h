@@ -95,8 +95,16 @@ class Stepper {
     Dims shape;        // without the stack's dimension
     AxisNames axes;
     Spec spec;
+    Mesh mesh;
     std::vector<Part> parts;  // f32; they cover the array once
 
+    // Where it lives: "P('fsdp',)"; what the first devices hold; a drawing of which device holds
+    // which block. See to_user_string() and sharding/describe.h.
+    std::string sharding() const;
+    std::string describe(std::int64_t devices = 3) const;
+    std::string draw(bool color = false) const;
+
+    std::vector<float> values() const;  // of the whole array, row-major
     std::vector<std::byte> whole() const;
     // Sets all parts from the whole array's bytes.
     void assign(std::span<const std::byte> bytes) const;

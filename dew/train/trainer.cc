@@ -104,6 +104,12 @@ class Trainer::Run {
     return result();
   }
 
+  TrainState place() {
+    find_state();
+    if (!t_.stepper_) start_anew();
+    return state();
+  }
+
  private:
   void message(const std::string& line) {
     if (o_.observer != nullptr) o_.observer->on_message(line);
@@ -119,6 +125,7 @@ class Trainer::Run {
                    .position = position_,
                    .prefetch = data_.load.prefetch});
     line_start_ = Clock::now();
+    t_.progress_.restored_evaluated.reset();
     while (clocks_.step < fit_.steps && !stopped_) {
       one_step(loader);
       poll_snapshot();
@@ -159,7 +166,7 @@ class Trainer::Run {
   void make_stepper() {
     t_.shape_ = step_shape(plan_);
     t_.stepper_ =
-        std::make_unique<Stepper>(t_.objective_, t_.optimizer_, t_.shape_, o_.compute, *o_.backend,
+        std::make_unique<Stepper>(t_.objective_, t_.optimizer_, t_.shape_, o_.compute, *o_.devices,
                                   StepperOptions{.arrangement = t_.arrangement_,
                                                  .dump = dump_into(o_.dump),
                                                  .check_replicas = o_.check_replicas});
@@ -179,13 +186,21 @@ class Trainer::Run {
 
   // The state of an earlier call, or a complete checkpoint to go on from, or none yet.
   void find_state() {
-    if (t_.stepper_) return check_same_shape();
+    if (t_.stepper_) {
+      check_same_shape();
+    } else {
+      find_checkpoint();
+    }
+    if (t_.progress_.restored_evaluated) go_on(*t_.progress_.restored_evaluated);
+  }
+
+  void find_checkpoint() {
     if (o_.checkpoints.empty() || o_.resume == Resume::never) return;
     const NewestCheckpoint newest = newest_checkpoint(o_.checkpoints, Verify::everything);
     check_trustworthy(newest);
     if (!newest.found) return;
     for (const CheckpointEntry& e : newest.skipped) warning(passed_over(e));
-    resume_from(*newest.reader);
+    restore(*newest.reader);
   }
 
   void check_trustworthy(const NewestCheckpoint& newest) const {
@@ -204,7 +219,7 @@ class Trainer::Run {
          problems.empty() ? "" : "move them away to begin anew");
   }
 
-  void resume_from(const CheckpointReader& reader) {
+  void restore(const CheckpointReader& reader) {
     const CheckpointInfo& info = reader.info();
     if (o_.observer != nullptr) o_.observer->on_resume(info);
     check_same_run(info);
@@ -214,9 +229,13 @@ class Trainer::Run {
     position_ = info.data.position;
     t_.progress_.run_id = info.run;
     t_.progress_.saved_step = clocks_.step;
+    t_.progress_.restored_evaluated = info.eval_loss.has_value();
+  }
+
+  void go_on(bool evaluated) {
     // A run that is stopped at a step does not evaluate it any more.
     const bool wanted = due(clocks_.step, fit_.eval_every) || clocks_.step == fit_.steps;
-    owes_evaluation_ = wanted && !info.eval_loss;
+    owes_evaluation_ = wanted && !evaluated;
     steps_since_line_ = clocks_.line_steps;
     loss_sum_ = clocks_.line_loss.value_or(std::numeric_limits<double>::quiet_NaN());
     message(format("Resumed from step {} in {}", clocks_.step, o_.checkpoints.string()));
@@ -350,6 +369,7 @@ class Trainer::Run {
       if (!result) return;
       if (o_.observer != nullptr) o_.observer->on_eval(clocks_.step, *result);
       eval_ = result;  // it counts when it is told
+      if (t_.progress_.restored_evaluated) t_.progress_.restored_evaluated = true;
     });
   }
 
@@ -411,13 +431,12 @@ class Trainer::Run {
                    first_step_s_, 100 * step_share_));
   }
 
+  TrainState state() const {
+    return {clocks_, t_.stepper_ ? ArrayViews(t_.stepper_->parameters()) : ArrayViews()};
+  }
+
   FitResult result() const {
-    return {.clocks = clocks_,
-            .eval = eval_,
-            .stopped = stopped_,
-            .first_step_s = first_step_s_,
-            .step_share = step_share_,
-            .save_s = save_s_};
+    return {state(), eval_, stopped_, first_step_s_, step_share_, save_s_};
   }
 
   Trainer& t_;
@@ -446,9 +465,9 @@ Trainer::Trainer(LMObjective objective, Optimizer optimizer, TrainerOptions opti
       optimizer_(std::move(optimizer)),
       options_(std::move(options)) {
   validate(optimizer_);
-  DEW_CHECK(options_.backend != nullptr, "a trainer needs a backend");
+  DEW_CHECK(options_.devices != nullptr, "a trainer needs devices");
   arrangement_ =
-      arrange(options_.mesh, options_.backend->devices(), options_.layout, objective_.model());
+      arrange(options_.mesh, options_.devices->devices(), options_.layout, objective_.model());
   arrangement_.accumulate_full = options_.accumulate_full;
 }
 
@@ -457,5 +476,7 @@ Trainer::~Trainer() = default;
 FitResult Trainer::fit(const WindowData& data, const FitOptions& options) {
   return Run(*this, data, options).go();
 }
+
+TrainState Trainer::place(const WindowData& data) { return Run(*this, data, {}).place(); }
 
 }  // namespace dew

@@ -10,7 +10,7 @@
 
 #include "dew/checkpoint/directory.h"
 #include "dew/sharding/mesh.h"
-#include "dew/train/stepper.h"
+#include "dew/train/state.h"
 
 namespace dew {
 
@@ -45,8 +45,8 @@ enum class Resume { automatic, never, must };
 
 struct TrainerOptions {
   std::uint64_t seed = 0;
-  Backend* backend = nullptr;  // must outlive the trainer
-  // How the backend's devices are arranged, and the layout of the parameters on them.
+  Backend* devices = nullptr;  // must outlive the trainer
+  // How the devices are arranged, and the layout of the parameters on them.
   MeshSpec mesh = {};
   Layout layout = {};
   bool accumulate_full = false;  // see Placement
@@ -76,8 +76,7 @@ struct FitOptions {
   std::function<bool()> should_stop = {};  // asked after each step and in evaluations
 };
 
-struct FitResult {
-  Clocks clocks;
+struct FitResult : TrainState {
   std::optional<EvalResult> eval;  // of the final state
   bool stopped = false;            // by should_stop, before the target
   double first_step_s = 0, step_share = 0;
@@ -97,7 +96,12 @@ class Trainer {
   // any error of training is thrown on.
   FitResult fit(const WindowData& data, const FitOptions& options);
 
-  // The state after fit().
+  // Lays the state out on the devices without training: that of the newest checkpoint, each device
+  // reading what it will hold, or a first one. fit() goes on from it. `data` must be what fit() is
+  // given.
+  TrainState place(const WindowData& data);
+
+  // The state after fit() or place(), with what the optimizer keeps.
   std::vector<Stepper::Array> arrays() { return stepper_->arrays(); }
   const Stepper& stepper() const { return *stepper_; }
 
@@ -109,6 +113,8 @@ class Trainer {
     Clocks clocks;
     std::int64_t position = 0;  // records taken
     std::int64_t saved_step = -1;
+    // Of the checkpoint that the state was read from, until a step is made: is it evaluated?
+    std::optional<bool> restored_evaluated;
     std::string run_id;
   };
 

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <filesystem>
@@ -57,7 +58,7 @@ class TrainerTest : public testing::Test {
 
   TrainerOptions options(bool checkpoints) {
     TrainerOptions o;
-    o.backend = backend_.get();
+    o.devices = backend_.get();
     o.observer = &seen_;
     if (checkpoints) o.checkpoints = directory_;
     return o;
@@ -127,6 +128,64 @@ TEST_F(TrainerTest, ASecondCallGoesOn) {
   EXPECT_EQ(bytes_of(once), bytes_of(twice));
   EXPECT_THROW(twice.fit(data(), {.steps = 5}), Error);
   EXPECT_THROW(twice.fit(data(4), {.steps = 8}), Error);
+}
+
+TEST_F(TrainerTest, PlacesAFirstState) {
+  Trainer once(objective(), adamw(1e-2), options(false));
+  once.fit(data(), {.steps = 4});
+  const std::vector<double> want = seen_.losses;
+  seen_ = {};
+  Trainer placed(objective(), adamw(1e-2), options(false));
+  const TrainState state = placed.place(data());
+  EXPECT_EQ(state.clocks.step, 0);
+  const Stepper::Array& table = state.params.at("embed_tokens/embedding");
+  EXPECT_EQ(table.shape, (Dims{256, 16}));
+  EXPECT_EQ(table.sharding(), "P()");
+  EXPECT_EQ(table.describe(),
+            "spec: P()\n  cpu:0: rows slice(None, None, None), local shape (256, 16)\n");
+  EXPECT_EQ(table.values().size(), 256u * 16);
+  EXPECT_TRUE(seen_.messages.empty());
+  const FitResult r = placed.fit(data(), {.steps = 4});
+  EXPECT_EQ(seen_.losses, want);
+  EXPECT_EQ(bytes_of(once), bytes_of(placed));
+  // The views show what the trainer has made of them.
+  EXPECT_EQ(table.values(), r.params.at("embed_tokens/embedding").values());
+  const std::string message =
+      error_of(ErrorCode::usage, [&] { state.params.at("embed_token/embeding"); });
+  EXPECT_EQ(message, "there is no array 'embed_token/embeding'");
+}
+
+// A resume through place() does all that fit() alone does, once.
+TEST_F(TrainerTest, PlacesTheNewestCheckpoint) {
+  std::vector<LogLine> lines[2];
+  for (const bool place : {false, true}) {
+    std::filesystem::remove_all(directory_);
+    seen_ = {};
+    Trainer(objective(), adamw(1e-2), options(true))
+        .fit(data(),
+             {.steps = 8, .log_every = 5, .should_stop = [&] { return seen_.steps.size() == 4; }});
+    const std::string resumed = "Resumed from step 4 in " + directory_;
+    Trainer trainer(objective(), adamw(1e-2), options(true));
+    for (int i = 0; place && i < 2; ++i) {
+      seen_ = {};
+      EXPECT_EQ(trainer.place(data()).clocks.step, 4);
+      EXPECT_EQ(seen_.messages, std::vector<std::string>{resumed});
+    }
+    seen_ = {};
+    trainer.fit(data(), {.steps = 8, .log_every = 5, .eval_every = 2});
+    EXPECT_EQ(seen_.messages.front(), resumed);
+    EXPECT_EQ(seen_.evals, (std::vector<std::int64_t>{4, 6, 8}));
+    trainer.fit(data(), {.steps = 9});
+    EXPECT_EQ(seen_.evals, (std::vector<std::int64_t>{4, 6, 8, 9}));
+    EXPECT_EQ(std::count(seen_.messages.begin(), seen_.messages.end(), resumed), 1);
+    lines[place] = seen_.lines;
+  }
+  ASSERT_EQ(lines[0].size(), 3u);
+  ASSERT_EQ(lines[1].size(), 3u);
+  for (std::size_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(lines[0][i].step, lines[1][i].step);
+    EXPECT_EQ(lines[0][i].loss_mean, lines[1][i].loss_mean);
+  }
 }
 
 TEST_F(TrainerTest, AResumeGoesOnAndItsLinesToo) {

@@ -115,6 +115,14 @@ Outcome dew(const Words& arguments, const Start& start) {
   return Running(arguments, start).finish();
 }
 
+Outcome shell(const std::string& command, const Path& directory) {
+  const std::string output = (directory / "shell-output").string();
+  const std::string text =
+      "cd '" + directory.string() + "' && (" + command + ") > '" + output + "' 2>&1";
+  const int status = std::system(text.c_str());
+  return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, read_text(output), ""};
+}
+
 void expect_done(const Outcome& outcome) {
   EXPECT_EQ(outcome.status, 0) << outcome.err;
   EXPECT_EQ(outcome.err.find("error"), std::string::npos) << outcome.err;

@@ -32,6 +32,9 @@ using Words = std::vector<std::string>;
 // The program with these arguments, to its end.
 Outcome dew(const Words& arguments, const Start& start = {});
 
+// A line for the shell, run in a directory: its status and everything that was printed, in `out`.
+Outcome shell(const std::string& command, const Path& directory);
+
 // Started and left running.
 class Running {
  public:

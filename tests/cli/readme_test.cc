@@ -1,6 +1,4 @@
 // Every command in README.md works as it stands there, on small input.
-#include <sys/wait.h>
-
 #include <cstdlib>
 #include <sstream>
 
@@ -22,15 +20,6 @@ std::vector<std::string> commands_of(const Path& file) {
     }
   }
   return commands;
-}
-
-// Status and everything that was printed.
-Outcome shell(const std::string& command, const Path& directory) {
-  const std::string output = (directory / "shell-output").string();
-  const std::string text =
-      "cd '" + directory.string() + "' && (" + command + ") > '" + output + "' 2>&1";
-  const int status = std::system(text.c_str());
-  return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, read_text(output), ""};
 }
 
 // A checkout as the README assumes it, after `make build`.
