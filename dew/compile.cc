@@ -67,6 +67,9 @@ std::unique_ptr<Executable> compile(Module module, Backend& backend,
   if (!placed.mesh.atoms.empty()) {
     Partitioned parts = partition(module, options.placement);
     if (options.dump) options.dump("specs", annotated(module, options.placement.mesh, parts));
+    for (const Detour& detour : parts.detours) {
+      if (options.remark) options.remark(to_string(options.placement.mesh, detour));
+    }
     for (const Program& p : parts.module.programs)
       dump(options.dump, p.name() + ".device", print(p));
     module = std::move(parts.module);

@@ -23,6 +23,8 @@ struct CompileOptions {
   Dump dump = {};
   Placement placement = {};  // the devices, and where they hold the registers; without atoms: one
   bool check_replicas = false;  // see Placed
+  // Is told, a line each, of arrays that for a while take more of a device than anybody asked for.
+  std::function<void(const std::string& line)> remark = {};
 };
 
 // One program through all passes, as a backend is given it.

@@ -280,6 +280,10 @@ void show_partition(const std::string& what, Compilation c, Stages& stages) {
     std::string dropped;
     for (const DroppedPin& pin : *c.dropped) dropped += to_string(c.placement.mesh, pin) + "\n";
     if (!dropped.empty()) stages.add("whole", dropped);
+    std::string detours;
+    for (const Detour& detour : parts.detours)
+      detours += to_string(c.placement.mesh, detour) + "\n";
+    if (!detours.empty()) stages.add("detours", detours);
     return;
   }
   for (const Program& program : parts.module.programs)

@@ -89,7 +89,8 @@ bool extends(const ScanAttrs& more, const ScanAttrs& less) {
     return false;
   }
   const Program &a = *more.body, &b = *less.body;
-  if (a.nodes().size() != b.nodes().size() || a.inputs() != b.inputs() ||
+  // Backward bodies know their forward body by its name.
+  if (a.name() != b.name() || a.nodes().size() != b.nodes().size() || a.inputs() != b.inputs() ||
       a.outputs().size() < b.outputs().size()) {
     return false;
   }

@@ -36,6 +36,9 @@ std::vector<int> tails(const Spec& spec, const Spec& to) {
   return out;
 }
 
+// Split along its first dimension an array is no stack: its slices are on different devices.
+bool is_stack(const Spec& spec) { return spec.dims.empty() || spec.dims.front().empty(); }
+
 bool only_reduces(const std::vector<ReshardStep>& steps) {
   return std::ranges::all_of(steps, [](const ReshardStep& s) {
     return s.move == Move::all_reduce || s.move == Move::reduce_scatter || s.move == Move::slice;
@@ -156,15 +159,16 @@ void DeviceProgram::define(int id, Value local, const Spec& made, bool stacked) 
   DEW_CHECK(local.shape() == expected, format("{}: %{} is {} on a device, not [{}]", whole_.name(),
                                               id, to_string(local.type()), join(expected)));
   annotated(local, made, stacked);
-  placed(id) = {local, made, made.dims, stacked};
+  placed(id) = {local, made, made.dims, stacked && is_stack(made)};
   const Spec kept = kept_spec(id, made);
   values_[at(id)] = {made, kept};
   if (kept == made) return;
-  placed(id) = {reshard(id, local, made, kept), kept, kept.dims, stacked};
+  placed(id) = {reshard(id, local, made, kept), kept, kept.dims, stacked && is_stack(kept)};
 }
 
 Value DeviceProgram::annotated(Value local, const Spec& spec, bool stacked) {
-  local_.set_shards(local, to_dims(memory_order(spec, stacked)), stacked);
+  const bool lies_stacked = stacked && is_stack(spec);
+  local_.set_shards(local, to_dims(memory_order(spec, lies_stacked)), lies_stacked);
   return local;
 }
 
@@ -219,12 +223,28 @@ Value DeviceProgram::apply(Value x, const ReshardStep& step) {
 
 Value DeviceProgram::reshard(int id, Value local, const Spec& from, const Spec& to) {
   const Type& type = info(id).type;
-  for (const ReshardStep& step :
-       context_.resharder.steps(type.shape, byte_size(type.dtype), from, to)) {
+  const std::vector<ReshardStep>& steps =
+      context_.resharder.steps(type.shape, byte_size(type.dtype), from, to);
+  for (const ReshardStep& step : steps) {
     local = annotated(apply(local, step), step.to, placed(id).stacked);
     if (step.communicates()) record(name(step.move), step.atoms, step.bytes, id);
   }
+  record_detour(steps, type, id);
   return local;
+}
+
+void DeviceProgram::record_detour(const std::vector<ReshardStep>& steps, const Type& type, int id) {
+  if (steps.size() < 2) return;
+  const auto bytes = [&](const Spec& spec) {
+    return element_count(local_shape(mesh(), type.shape, spec)) * byte_size(type.dtype);
+  };
+  const Spec &from = steps.front().from, &to = steps.back().to;
+  const auto widest =
+      std::ranges::max_element(steps, {}, [&](const ReshardStep& step) { return bytes(step.to); });
+  const std::int64_t most = bytes(widest->to), ends = std::max(bytes(from), bytes(to));
+  if (most > ends) {
+    context_.detours.push_back({values_name(top_, whole_), id, from, to, widest->to, most, ends});
+  }
 }
 
 // The value as `spec` asks; what was fetched before in this region is used again. A partial sum

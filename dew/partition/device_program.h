@@ -37,6 +37,7 @@ struct WalkContext {
   const Placement& placement;
   Resharder resharder;
   std::vector<CollectiveRecord> collectives = {};
+  std::vector<Detour> detours = {};
   std::map<std::string, std::vector<PlacedValue>> values = {};  // see Partitioned
 };
 
@@ -86,6 +87,7 @@ class DeviceProgram {
   Value annotated(Value local, const Spec& spec, bool stacked);
   GroupAttrs group(const std::vector<int>& atoms, const std::vector<int>& dims = {}) const;
   void record(const char* what, const std::vector<int>& atoms, double bytes, int id);
+  void record_detour(const std::vector<ReshardStep>& steps, const Type& type, int id);
   void record_inner(const Node& node, const FactorRule& rule, const Assignment& at);
   Attrs local_attrs(const Node& node, const FactorRule& rule, const Assignment& at) const;
   bool is_stacked(const Node& node, const FactorRule& rule, std::size_t result) const;

@@ -146,14 +146,29 @@ class Devices {
   std::vector<std::vector<std::int64_t>> places_;
 };
 
+// "fsdp+tensor"
+inline std::string axes(const Mesh& mesh, std::span<const std::int64_t> atoms) {
+  std::string text;
+  for (const std::int64_t a : atoms) text += (text.empty() ? "" : "+") + mesh.atoms[at(a)].name;
+  return text;
+}
+
+// Bytes that a device has sent, by region ("micro_first/top 0", "micro_first/layers") and
+// collective ("all_gather fsdp"; permutations, of which only some atoms move, all together).
+using Traffic = std::map<std::string, std::map<std::string, double>>;
+
 class Interpreter {
  public:
-  explicit Interpreter(const Devices& devices) : devices_(devices) {}
+  Interpreter(const Devices& devices, std::string top, Traffic& traffic)
+      : devices_(devices), top_(std::move(top)), traffic_(traffic) {}
 
-  std::vector<PerDevice> run(const Program& p, const std::vector<PerDevice>& inputs) const {
+  std::vector<PerDevice> run(const Program& p, const std::vector<PerDevice>& inputs) {
     std::vector<PerDevice> values(p.values().size());
     for (std::size_t i = 0; i < inputs.size(); ++i) values[at(p.inputs()[i])] = inputs[i];
+    int loops = 0;
     for (const Node& n : p.nodes()) {
+      region_ = top_ + "/" + (p.name() == top_ ? format("top {}", loops) : p.name());
+      if (n.op == &scan_op) ++loops;
       std::vector<PerDevice> operands;
       for (const int id : n.operands) operands.push_back(values[at(id)]);
       std::vector<PerDevice> results = node(p, n, operands);
@@ -173,9 +188,12 @@ class Interpreter {
 
  private:
   std::vector<PerDevice> node(const Program& p, const Node& n,
-                              const std::vector<PerDevice>& operands) const {
+                              const std::vector<PerDevice>& operands) {
     if (n.op == &scan_op) return scan(std::get<ScanAttrs>(n.attrs), operands);
-    if (n.op->has(kCollective)) return {collective(n, operands)};
+    if (n.op->has(kCollective)) {
+      if (!operands.empty()) count(n, byte_size(types(p, n)[0].dtype), operands[0][0]);
+      return {collective(n, operands)};
+    }
     if (const auto* head = std::get_if<HeadAttrs>(&n.attrs); head && !head->atoms.empty())
       return head_loss(p, n, *head, operands);
     std::vector<PerDevice> out(at(n.result_count));
@@ -197,7 +215,26 @@ class Interpreter {
     for (std::size_t i = 0; i < results.size(); ++i) out[i].push_back(std::move(results[i]));
   }
 
-  std::vector<PerDevice> scan(const ScanAttrs& s, const std::vector<PerDevice>& operands) const {
+  // By ring algorithms: a device forwards what it gathers; a reduction to parts sends each byte
+  // once, but for its own part, and one to the whole twice.
+  void count(const Node& n, std::int64_t element_bytes, const Array& held) {
+    const auto& g = std::get<GroupAttrs>(n.attrs);
+    const auto bytes = static_cast<double>(element_count(held.shape) * element_bytes);
+    const auto members = static_cast<double>(g.members);
+    if (n.op == &all_gather_op) {
+      sent("all_gather " + axes(devices_.mesh(), g.atoms), bytes * (members - 1));
+    } else if (n.op == &permute_op) {
+      sent("permute", bytes);
+    } else if (n.op != &own_part_op) {
+      const double times = n.op == &all_reduce_op ? 2 : 1;
+      sent(n.op->name + (" " + axes(devices_.mesh(), g.atoms)),
+           times * bytes * (members - 1) / members);
+    }
+  }
+
+  void sent(const std::string& what, double bytes) { traffic_[region_][what] += bytes; }
+
+  std::vector<PerDevice> scan(const ScanAttrs& s, const std::vector<PerDevice>& operands) {
     const auto carries = at(s.carries), slices = at(s.slices);
     std::vector<PerDevice> carry(operands.begin(), operands.begin() + s.carries);
     std::vector<std::vector<PerDevice>> made(at(s.length));
@@ -265,7 +302,18 @@ class Interpreter {
 
   // The op on the whole vocabulary; the table's gradient is split again.
   std::vector<PerDevice> head_loss(const Program& p, const Node& n, const HeadAttrs& head,
-                                   const std::vector<PerDevice>& x) const {
+                                   const std::vector<PerDevice>& x) {
+    // The greatest logit, the sum of exponentials and the logit of the label, of each token in f32;
+    // the states' gradient.
+    const auto share =
+        2.0 * static_cast<double>(head.members - 1) / static_cast<double>(head.members);
+    const auto tokens = static_cast<double>(element_count(x[3][0].shape));
+    const std::string what = "all_reduce " + axes(devices_.mesh(), head.atoms);
+    sent(what, share * tokens * 3 * 4);
+    if (head.gradients) {
+      const std::int64_t width = byte_size(p.values()[at(n.operands[0])].type.dtype);
+      sent(what, share * static_cast<double>(element_count(x[0][0].shape) * width));
+    }
     std::vector<PerDevice> out(at(n.result_count));
     for (std::size_t d = 0; d < devices_.count(); ++d) {
       std::vector<const Array*> tables;
@@ -283,6 +331,9 @@ class Interpreter {
   }
 
   const Devices& devices_;
+  const std::string top_;
+  Traffic& traffic_;
+  std::string region_;
 };
 
 // Registers of all devices, and runs of call lists over them.
@@ -303,9 +354,13 @@ class Machine {
     return devices_.whole(registers_[r], partitioned_.registers[r], whole_.registers[r].type.shape);
   }
 
+  // What has been sent so far.
+  const Traffic& traffic() const { return traffic_; }
+
   void run(const std::string& list) {
     const Module& m = partitioned_.module;
     for (const Call& call : m.lists[at(m.list_index(list))].calls) {
+      const Program& program = m.programs[at(call.program)];
       std::vector<PerDevice> inputs;
       for (std::size_t i = 0; i < call.inputs.size(); ++i) {
         inputs.push_back(registers_[at(call.inputs[i])]);
@@ -318,7 +373,7 @@ class Machine {
         }
       }
       const std::vector<PerDevice> out =
-          Interpreter(devices_).run(m.programs[at(call.program)], inputs);
+          Interpreter(devices_, program.name(), traffic_).run(program, inputs);
       for (std::size_t i = 0; i < out.size(); ++i) registers_[at(call.outputs[i])] = out[i];
     }
   }
@@ -328,6 +383,7 @@ class Machine {
   const Module& whole_;
   Devices devices_;
   std::vector<PerDevice> registers_;
+  Traffic traffic_;
 };
 
 }  // namespace dew::lockstep

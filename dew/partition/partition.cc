@@ -35,6 +35,7 @@ class ModuleWalk {
     }
     place_registers();
     out_.collectives = std::move(context_.collectives);
+    out_.detours = std::move(context_.detours);
     out_.values = std::move(context_.values);
     return std::move(out_);
   }
@@ -83,9 +84,13 @@ class ModuleWalk {
       std::optional<Spec>& spec = specs_[at(reg)];
       if (!spec) {
         spec = device.output(i).spec;
+        stacked_[at(reg)] = device.output(i).stacked;
         // The host reads whole numbers, and scalars cost next to nothing.
         if (spec->dims.empty() || !read_later(reg)) spec->partial = 0;
       }
+      DEW_CHECK(
+          device.output(i).stacked == stacked_[at(reg)] || *spec == whole_spec(spec->dims.size()),
+          module_.registers[at(reg)].name + " is no stack, or what is written to it is none");
       device.output(i, *spec);
     }
     out_.module.programs[at(call.program)] = without_dead_code(device.take());
@@ -113,6 +118,14 @@ class ModuleWalk {
 
 Partitioned partition(const Module& module, const Placement& placement) {
   return ModuleWalk(module, placement).run();
+}
+
+std::string to_string(const Mesh& mesh, const Detour& d) {
+  return format(
+      "{} %{} is brought from {} to {} by way of {}: a device holds {} bytes for a while, and {} "
+      "before and after",
+      d.program, d.value, to_string(mesh, d.from), to_string(mesh, d.to), to_string(mesh, d.widest),
+      d.bytes, d.ends);
 }
 
 std::string annotated(const Module& module, const Mesh& mesh, const Partitioned& parts) {

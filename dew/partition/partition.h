@@ -46,11 +46,23 @@ struct PlacedValue {
   Spec made, kept;
 };
 
+// A way between two placements on which a device holds more than at either end of it.
+struct Detour {
+  std::string program;  // "micro_first", "micro_first/layers"
+  int value = -1;       // number in the program over whole arrays
+  Spec from, to, widest;
+  std::int64_t bytes = 0, ends = 0;  // of a device: on the way, and at the larger end
+};
+// "micro_first %12 is brought from [{x},{y}] to [{y},{x}] by way of [{x},-]: a device holds 96
+// bytes for a while, and 24 before and after"
+std::string to_string(const Mesh& mesh, const Detour& detour);
+
 struct Partitioned {
   Module module;                // of one device; registers have local shapes
   std::vector<Spec> registers;  // of each register, partial sums included
   std::vector<bool> stacked;
   std::vector<CollectiveRecord> collectives;
+  std::vector<Detour> detours;
   // Of all values, by "program" or "program/body of a scan", in order of number.
   std::map<std::string, std::vector<PlacedValue>> values;
 };

@@ -112,11 +112,16 @@ Stepper::Stepper(const LMObjective& objective, const StepShape& shape, Module mo
       shape_(shape),
       state_(std::move(state)),
       arrangement_(options.arrangement) {
-  Placement placement = place_module(module, objective_.params(), arrangement_);
+  std::vector<DroppedPin> whole;
+  Placement placement = place_module(module, objective_.params(), arrangement_, &whole);
   executable_ = compile(std::move(module), backend,
                         {.dump = options.dump,
                          .placement = std::move(placement),
-                         .check_replicas = options.check_replicas});
+                         .check_replicas = options.check_replicas,
+                         .remark = options.remark});
+  for (const DroppedPin& pin : whole) {
+    if (options.remark) options.remark(to_string(arrangement_.mesh, pin));
+  }
   for (std::size_t r = 0; r < executable_->module().registers.size(); ++r)
     registers_.push_back(executable_->shards(static_cast<int>(r)));
   for (const char* name :

@@ -48,6 +48,8 @@ struct StepperOptions {
   Dump dump = {};
   bool check_replicas = false;  // see Placed
   bool probe = false;           // gradient() and logits() will be asked for
+  // Is told, a line each, of activations that stay whole for not dividing, and see CompileOptions.
+  std::function<void(const std::string& line)> remark = {};
 };
 
 class Stepper {

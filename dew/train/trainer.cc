@@ -165,11 +165,12 @@ class Trainer::Run {
 
   void make_stepper() {
     t_.shape_ = step_shape(plan_);
-    t_.stepper_ =
-        std::make_unique<Stepper>(t_.objective_, t_.optimizer_, t_.shape_, o_.compute, *o_.devices,
-                                  StepperOptions{.arrangement = t_.arrangement_,
-                                                 .dump = dump_into(o_.dump),
-                                                 .check_replicas = o_.check_replicas});
+    t_.stepper_ = std::make_unique<Stepper>(
+        t_.objective_, t_.optimizer_, t_.shape_, o_.compute, *o_.devices,
+        StepperOptions{.arrangement = t_.arrangement_,
+                       .dump = dump_into(o_.dump),
+                       .check_replicas = o_.check_replicas,
+                       .remark = [&](const std::string& line) { warning(line); }});
     t_.stepper_->set_key(key_from_seed(o_.seed));
   }
 

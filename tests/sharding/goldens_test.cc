@@ -44,6 +44,7 @@ std::string summary(const Model& m, const Mesh& mesh) {
       training_module(objective, optimizer, {1, m.rows, m.columns}, m.compute));
   const Partitioned parts =
       partition(module, training_placement(module, objective, optimizer, mesh));
+  EXPECT_TRUE(parts.detours.empty());
   std::map<std::string, std::map<std::string, std::pair<int, double>>> regions;
   for (const CollectiveRecord& c : parts.collectives) {
     if (c.program.starts_with("eval")) continue;

@@ -1,6 +1,8 @@
 // One program as a module with its inputs placed, and what devices make of it by three judges.
 #pragma once
 
+#include <random>
+
 #include "tests/sharding/machines.h"
 
 namespace dew::sharding_test {

@@ -86,7 +86,9 @@ std::string walk(const Program& given, const Mesh& mesh) {
   }
   add_call(module, list, 0);
   module.lists.push_back(list);
-  return annotated(module, mesh, partition(module, placement));
+  const Partitioned parts = partition(module, placement);
+  EXPECT_TRUE(parts.detours.empty());
+  return annotated(module, mesh, parts);
 }
 
 struct NamedMesh {
