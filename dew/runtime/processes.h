@@ -28,6 +28,9 @@ class Processes {
   // The largest of all their numbers.
   virtual std::int64_t largest(std::int64_t mine, const char* what) = 0;
 
+  // The start is over: from here on nobody may let the others wait for longer than a step.
+  virtual void steps_begin() {}
+
   bool first() const { return rank() == 0; }
 };
 
