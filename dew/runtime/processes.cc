@@ -64,8 +64,27 @@ void do_together(Processes& processes, const char* what, const std::function<voi
        error.hint());
 }
 
-std::string from_first(Processes& processes, std::string_view mine, const char* what) {
-  return processes.exchange(processes.first() ? mine : std::string_view(), what).front();
+std::string first_says(Processes& processes, const char* what,
+                       const std::function<std::string()>& work) {
+  if (processes.count() == 1) return work();
+  std::string text;  // "+" and the result, or "-" and the error
+  if (processes.first()) {
+    try {
+      text = "+" + work();
+    } catch (const Error& e) {
+      text = "-" + to_text(e);
+    }
+  }
+  const std::string first = processes.exchange(text, what).front();
+  if (first.front() == '-') throw from_text(first.substr(1));
+  return first.substr(1);
+}
+
+void first_does(Processes& processes, const char* what, const std::function<void()>& work) {
+  first_says(processes, what, [&] {
+    work();
+    return std::string();
+  });
 }
 
 }  // namespace dew

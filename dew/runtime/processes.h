@@ -42,7 +42,10 @@ Processes& one_process();
 // say), otherwise ErrorCode::process with the name of the first that failed and its reason.
 void do_together(Processes& processes, const char* what, const std::function<void()>& work);
 
-// The text of process 0, for all.
-std::string from_first(Processes& processes, std::string_view mine, const char* what);
+// Process 0 does `work`, the others wait; what it returns is for all. If it throws an Error, this
+// throws the same in all.
+std::string first_says(Processes& processes, const char* what,
+                       const std::function<std::string()>& work);
+void first_does(Processes& processes, const char* what, const std::function<void()>& work);
 
 }  // namespace dew
