@@ -5,6 +5,7 @@
 #include "dew/base/error.h"
 #include "dew/base/format.h"
 #include "dew/ops/ops.h"
+#include "dew/plan/overlap.h"
 
 namespace dew {
 namespace {
@@ -202,7 +203,11 @@ Seen Lowering::dense(Frame& f, const Seen& x, const Dims& atoms) {
 }
 
 void Lowering::lower_nodes(Frame& f) {
-  for (const Unit& unit : fuse(f.program)) {
+  for (const auto& [unit, moves] : order_items(f.program, fuse(f.program), part_)) {
+    if (moves >= 0) {
+      seen(f, f.program.nodes()[at(moves)].first_result);
+      continue;
+    }
     const Node& first = f.program.nodes()[at(unit.nodes.front())];
     if (unit.pointwise) {
       lower_group(f, unit);
