@@ -285,13 +285,11 @@ void Mpi::listen(const char* what) {
 }
 
 void Mpi::look_for_the_gone(const char* what) {
-  const std::vector<int> gone = roster_.gone();
+  const std::vector<int> gone = roster_.others(Condition::gone);
   if (gone.empty()) return;
   listen(what);  // it may have said why
-  std::vector<std::string> who;
-  for (const int rank : gone) who.push_back(roster_.describe(rank));
   fail(ErrorCode::process,
-       format("{}; {} waited for it in {}", fmt::join(who, "; "), name(rank_), what));
+       format("{}; {} waited for it in {}", roster_.describe(gone), name(rank_), what));
 }
 
 void Mpi::give_up_after_signal(const char* what, Clock::time_point begin, Clock::time_point now) {
@@ -299,22 +297,24 @@ void Mpi::give_up_after_signal(const char* what, Clock::time_point begin, Clock:
   if (!signalled_) signalled_ = now;
   look_for_the_gone(what);
   if (now - std::max(*signalled_, begin) < seconds(kAfterSignal)) return;
-  fail(ErrorCode::process, format("signal {}: {} gave up {} after {} s; no checkpoint is written",
-                                  stop_signal(), name(rank_), what, kAfterSignal));
+  const std::vector<int> stopped = roster_.others(Condition::stopped);
+  fail(ErrorCode::process,
+       format("signal {}: {} gave up waiting in {} after {} s, {}; no checkpoint is written",
+              stop_signal(), name(rank_), what, kAfterSignal,
+              stopped.empty() ? "the other processes of its host run" : roster_.describe(stopped)));
 }
 
 // Those that wait themselves answer; so the others are named.
 void Mpi::time_out(const char* what) {
   const std::vector<int> missing = missing_ranks(what);
-  std::vector<std::string> who;
-  for (const int rank : missing) who.push_back(roster_.describe(rank));
   if (missing.empty()) {
+    std::vector<std::string> who;
     for (const auto& [rank, other] : waiting_) who.push_back(format("{} in {}", name(rank), other));
     fail(ErrorCode::process,
          format("all processes wait: {} in {}, {}", name(rank_), what, fmt::join(who, ", ")));
   }
   fail(ErrorCode::process,
-       format("{}: did not come to {} within {} s", fmt::join(who, "; "), what, limit()),
+       format("{}: did not come to {} within {} s", roster_.describe(missing), what, limit()),
        steps_ ? "comm.step_timeout is how long a process may let others wait"
               : "comm.start_timeout is how long a process may let others wait at the start");
 }
@@ -341,8 +341,8 @@ std::vector<int> Mpi::missing_ranks(const char* what) {
 void Mpi::hear_last_words() {
   const double time = stop_signal() != 0 ? kLastWords : kRollCall;
   const Clock::time_point end = Clock::now() + seconds(time);
-  while (Clock::now() < end &&
-         std::ssize(failed_) + std::ssize(roster_.gone()) < static_cast<std::ptrdiff_t>(count_)) {
+  while (Clock::now() < end && std::ssize(failed_) + std::ssize(roster_.others(Condition::gone)) <
+                                   static_cast<std::ptrdiff_t>(count_)) {
     for (Message& m : control_->heard()) {
       if (m.word == Word::failed) failed_[m.from] = std::move(m);
     }

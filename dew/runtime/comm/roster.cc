@@ -88,10 +88,10 @@ Condition Roster::condition(int rank) const {
   return stat.state == 'T' || stat.state == 't' ? Condition::stopped : Condition::runs;
 }
 
-std::vector<int> Roster::gone() const {
+std::vector<int> Roster::others(Condition wanted) const {
   std::vector<int> out;
   for (int rank = 0; rank < count(); ++rank) {
-    if (rank != rank_ && condition(rank) == Condition::gone) out.push_back(rank);
+    if (rank != rank_ && condition(rank) == wanted) out.push_back(rank);
   }
   return out;
 }
@@ -103,6 +103,12 @@ std::string Roster::describe(int rank) const {
                       : now == Condition::stopped ? "is stopped"
                                                   : "still runs";
   return format("{}, pid {}, {}", name(rank), peer(rank).pid, state);
+}
+
+std::string Roster::describe(const std::vector<int>& ranks) const {
+  std::vector<std::string> all;
+  for (const int rank : ranks) all.push_back(describe(rank));
+  return format("{}", fmt::join(all, "; "));
 }
 
 int Roster::sharing_cores() const {

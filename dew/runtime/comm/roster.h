@@ -31,10 +31,11 @@ class Roster {
   std::string name(int rank) const;
   // Of a process on this host; `unknown` elsewhere.
   Condition condition(int rank) const;
-  // Ranks on this host that do not run any more.
-  std::vector<int> gone() const;
+  // Other ranks on this host that are in this condition.
+  std::vector<int> others(Condition condition) const;
   // "rank 3 (node-b), pid 4711, is gone", "... is stopped"; the name alone where nothing is known.
   std::string describe(int rank) const;
+  std::string describe(const std::vector<int>& ranks) const;  // one after another
   // Processes whose cores are this one's, itself included.
   int sharing_cores() const;
 

@@ -29,7 +29,7 @@ int Exchanges::add(const Step& step, const std::string& program) {
                    .dtype = step.inputs[0].type.dtype,
                    .count = step.inputs[0].type.elements(),
                    .group = group_of(group.atoms),
-                   .name = program + " " + step.name};
+                   .name = program + " " + step.name.substr(0, step.name.rfind(' '))};
   const bool in_parts =
       e.pattern == comm::Pattern::reduce_scatter || e.pattern == comm::Pattern::all_to_all;
   if (in_parts) e.count /= group.members;
