@@ -13,7 +13,7 @@
 namespace dew::cli {
 namespace {
 
-int (*reporter)(const Error&) = nullptr;
+Report tell = nullptr;
 
 std::optional<comm::Launcher> launcher() {
   return comm::find_launcher([](const char* name) { return std::getenv(name); });
@@ -23,9 +23,7 @@ comm::MpiJob* join(const CommConfig& config) {
   return comm::join_job({.start_timeout = config.start_timeout,
                          .step_timeout = config.step_timeout,
                          .stop_signal = stop_signal,
-                         .report = [](const Error& error) {
-                           if (reporter != nullptr) reporter(error);
-                         }});
+                         .report = [](const Error& error) { tell(error); }});
 }
 
 std::string digest_of_program() {
@@ -137,11 +135,12 @@ int leave_job(int status) {
   return status;
 }
 
-int leave_job_with(const Error& error, int (*report)(const Error&)) {
-  reporter = report;
+int leave_job(const Error& error) {
   comm::MpiJob* job = comm::joined_job();
   if (job == nullptr && launcher()) job = join({});
-  return job == nullptr ? report(error) : job->end_with(error);
+  return job == nullptr ? tell(error) : job->end_with(error);
 }
+
+void set_report(Report report) { tell = report; }
 
 }  // namespace dew::cli

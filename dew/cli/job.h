@@ -26,11 +26,15 @@ std::int64_t device_count(const DevicesConfig& devices, int processes);
 // are of the same program, config and corpus.
 void expect_same_start(Processes& processes, const TrainConfig& config, std::uint64_t corpus);
 
-// The end of the program, where it runs in several processes: waits for the others and returns
-// `status`.
+// How an error is told, from any thread: prints it and returns the exit status.
+using Report = int (*)(const Error& error);
+// To be called first.
+void set_report(Report report);
+
+// The end of the program: waits for the other processes, and returns `status`.
 int leave_job(int status);
-// The same after an error; tells what is to be told, alone too. Does not return if the error is
-// not that of all processes. `report` prints and returns the status.
-int leave_job_with(const Error& error, int (*report)(const Error&));
+// The same after an error, which is told, by one process of the job alone. Does not return if not
+// all of them have met it.
+int leave_job(const Error& error);
 
 }  // namespace dew::cli

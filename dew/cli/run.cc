@@ -83,7 +83,7 @@ int report(const Error& error) {
 }
 
 int end_with(ErrorCode code, const std::string& message, const std::string& hint) {
-  return leave_job_with({code, message, hint}, report);
+  return leave_job(Error(code, message, hint));
 }
 
 }  // namespace
@@ -108,12 +108,13 @@ const std::vector<Command>& commands() {
 
 int run(const Arguments& arguments) {
   keep_standard_streams();
+  set_report(report);
   try {
     return leave_job(dispatch(arguments));
   } catch (const Stopped& stopped) {
     return leave_job(128 + stopped.signal);
   } catch (const Error& error) {
-    return leave_job_with(error, report);
+    return leave_job(error);
   } catch (const std::bad_alloc&) {
     return end_with(ErrorCode::usage, "out of memory", "a smaller batch or model needs less");
   } catch (const std::exception& error) {

@@ -7,13 +7,15 @@ namespace {
 
 constexpr int kTag = 7;
 
-// "WORD CODE LENGTH TEXT HINT", the text of that length.
+// "WORD CODE HEARD LENGTH TEXT HINT", the text of that length.
 std::string to_bytes(const Message& m) {
-  return format("{} {} {} {}{}", static_cast<int>(m.word), m.code, m.text.size(), m.text, m.hint);
+  return format("{} {} {} {} {}{}", static_cast<int>(m.word), m.code, m.heard ? 1 : 0,
+                m.text.size(), m.text, m.hint);
 }
 
 Message from_bytes(int from, const std::string& bytes) {
-  Message m{.from = from, .word = Word::waits, .code = 0, .text = {}, .hint = {}};
+  Message m;
+  m.from = from;
   std::size_t at = 0;
   const auto number = [&] {
     std::size_t used = 0;
@@ -23,6 +25,7 @@ Message from_bytes(int from, const std::string& bytes) {
   };
   m.word = static_cast<Word>(number());
   m.code = number();
+  m.heard = number() != 0;
   const auto length = static_cast<std::size_t>(number());
   m.text = bytes.substr(at, length);
   m.hint = bytes.substr(at + length);

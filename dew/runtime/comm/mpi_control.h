@@ -22,6 +22,7 @@ struct Message {
   Word word = Word::waits;
   int code = 0;            // ErrorCode of one that failed
   std::string text, hint;  // one line each
+  bool heard = false;      // it failed because it heard that another did
 };
 
 class Control {

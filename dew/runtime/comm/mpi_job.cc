@@ -220,6 +220,13 @@ class Mpi final : public MpiJob {
 
   void wait_for(MPI_Request& request, const char* what);
   void look_around(const char* what, Clock::time_point begin, Clock::time_point now);
+  Message said(Word word, const std::string& text) const {
+    Message m;
+    m.from = rank_;
+    m.word = word;
+    m.text = text;
+    return m;
+  }
   void listen(const char* what);
   void look_for_the_gone(const char* what);
   void give_up_after_signal(const char* what, Clock::time_point begin, Clock::time_point now);
@@ -243,6 +250,8 @@ class Mpi final : public MpiJob {
   std::optional<Clock::time_point> signalled_;
   std::map<int, Message> failed_;       // by rank
   std::map<int, std::string> waiting_;  // answers to a roll call
+  std::vector<int> missing_;            // those that did not answer it
+  bool heard_ = false;                  // this process ends because it heard that another does
 };
 
 void Mpi::wait_for(MPI_Request& request, const char* what) {
@@ -265,7 +274,7 @@ void Mpi::look_around(const char* what, Clock::time_point begin, Clock::time_poi
   listen(what);
   give_up_after_signal(what, begin, now);
   if (now >= next_count_) {
-    next_count_ = now + kCount;
+    next_count_ = now + kCount * (1 + roster_.count() / 4);  // it looks at a file for each
     look_for_the_gone(what);
   }
   if (now - begin > seconds(limit())) time_out(what);
@@ -273,14 +282,13 @@ void Mpi::look_around(const char* what, Clock::time_point begin, Clock::time_poi
 
 void Mpi::listen(const char* what) {
   for (Message& m : control_->heard()) {
-    if (m.word == Word::who_is_here)
-      control_->tell(m.from,
-                     {.from = rank_, .word = Word::waits, .code = 0, .text = what, .hint = {}});
+    if (m.word == Word::who_is_here) control_->tell(m.from, said(Word::waits, what));
     if (m.word == Word::waits) waiting_[m.from] = m.text;
     if (m.word != Word::failed) continue;
-    const int from = m.from;
-    failed_[from] = std::move(m);
-    fail(ErrorCode::process, format("{} failed: {}", name(from), failed_[from].text));
+    heard_ = true;
+    const Message& why = failed_[m.from] = std::move(m);
+    fail(ErrorCode::process,
+         why.code == kStatus ? why.text : format("{}: {}", name(why.from), why.text), why.hint);
   }
 }
 
@@ -321,18 +329,16 @@ void Mpi::time_out(const char* what) {
 
 std::vector<int> Mpi::missing_ranks(const char* what) {
   waiting_.clear();
-  control_->tell_all(
-      {.from = rank_, .word = Word::who_is_here, .code = 0, .text = what, .hint = {}});
+  control_->tell_all(said(Word::who_is_here, what));
   const Clock::time_point end = Clock::now() + seconds(kRollCall);
   while (Clock::now() < end && std::ssize(waiting_) + 1 < count_) {
     listen(what);
     std::this_thread::sleep_for(std::chrono::milliseconds(2));
   }
-  std::vector<int> missing;
   for (int rank = 0; rank < count_; ++rank) {
-    if (rank != rank_ && !waiting_.contains(rank)) missing.push_back(rank);
+    if (rank != rank_ && !waiting_.contains(rank)) missing_.push_back(rank);
   }
-  return missing;
+  return missing_;
 }
 
 // ---- the end after an error ----
@@ -341,11 +347,12 @@ std::vector<int> Mpi::missing_ranks(const char* what) {
 void Mpi::hear_last_words() {
   const double time = stop_signal() != 0 ? kLastWords : kRollCall;
   const Clock::time_point end = Clock::now() + seconds(time);
-  while (Clock::now() < end && std::ssize(failed_) + std::ssize(roster_.others(Condition::gone)) <
-                                   static_cast<std::ptrdiff_t>(count_)) {
+  std::ptrdiff_t absent = 0;
+  for (int turn = 0; Clock::now() < end && std::ssize(failed_) + absent < count_; ++turn) {
     for (Message& m : control_->heard()) {
       if (m.word == Word::failed) failed_[m.from] = std::move(m);
     }
+    if (turn % 32 == 0) absent = std::ssize(missing_) + std::ssize(roster_.others(Condition::gone));
     std::this_thread::sleep_for(std::chrono::milliseconds(2));
   }
 }
@@ -357,21 +364,23 @@ bool Mpi::all_said_the_same() const {
          });
 }
 
-// The first one that failed by itself; or where none of those that still speak did, the first one.
+// The first one that failed by itself; or else the first that found out that another had.
 int Mpi::speaker() const {
   for (const auto& [rank, m] : failed_) {
     if (m.code != kStatus) return rank;
+  }
+  for (const auto& [rank, m] : failed_) {
+    if (!m.heard) return rank;
   }
   return failed_.begin()->first;
 }
 
 int Mpi::end_with(const Error& error) {
   ended_ = true;
-  const Message mine{.from = rank_,
-                     .word = Word::failed,
-                     .code = static_cast<int>(error.code()),
-                     .text = error.what(),
-                     .hint = error.hint()};
+  Message mine = said(Word::failed, error.what());
+  mine.code = static_cast<int>(error.code());
+  mine.hint = error.hint();
+  mine.heard = heard_;
   failed_[rank_] = mine;
   control_->tell_all(mine);
   hear_last_words();
