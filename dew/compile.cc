@@ -7,6 +7,7 @@
 #include "dew/ir/rewrite.h"
 #include "dew/ir/tensor.h"
 #include "dew/partition/account.h"
+#include "dew/partition/process_program.h"
 #include "dew/plan/plan.h"
 
 namespace dew {
@@ -72,6 +73,12 @@ std::unique_ptr<Executable> compile(Module module, Backend& backend,
     }
     for (const Program& p : parts.module.programs)
       dump(options.dump, p.name() + ".device", print(p));
+    if (Processes& processes = backend.processes(); processes.count() > 1) {
+      const ProcessGrid grid = process_grid(placed.mesh, processes.count());
+      parts = for_process(std::move(parts), grid);
+      placed.mesh = grid.mesh;
+      placed.place = grid.place(processes.rank());
+    }
     module = std::move(parts.module);
     placed.registers = std::move(parts.registers);
     placed.stacked = std::move(parts.stacked);

@@ -3,8 +3,8 @@
 set -euo pipefail
 
 build="g++ cmake ninja-build libdnnl-dev libhwy-dev nlohmann-json3-dev libtomlplusplus-dev
-       libcli11-dev libfmt-dev libxxhash-dev libzstd-dev zlib1g-dev"
-test="$build libgtest-dev libgmock-dev librapidcheck-dev libbenchmark-dev python3"
+       libcli11-dev libfmt-dev libxxhash-dev libzstd-dev zlib1g-dev libopenmpi-dev"
+test="$build libgtest-dev libgmock-dev librapidcheck-dev libbenchmark-dev python3 openmpi-bin"
 demo="$build bible-kjv"
 ci="$test bible-kjv git ccache clang-16 clang-tidy-16 clang-format-16 libclang-rt-16-dev
     llvm-16"

@@ -16,6 +16,7 @@ namespace dew {
 struct WrittenPiece {
   std::size_t tensor = 0;
   StoredPiece piece;
+  bool operator==(const WrittenPiece&) const = default;
 };
 
 struct ShardOptions {

@@ -38,6 +38,8 @@ class Snapshot {
   // while `write` works on the copy.
   void start(std::span<const StateTensor> state, Write write);
 
+  // Has the last write come to an end, a good one or not, or was there none?
+  bool ended() const { return ended_; }
   // Has the last write succeeded, or was there none? What it threw is thrown here, once.
   bool poll();
   void wait();

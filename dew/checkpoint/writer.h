@@ -6,32 +6,13 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <vector>
 
 #include "dew/base/file.h"
 #include "dew/checkpoint/manifest.h"
-#include "dew/checkpoint/shard_writer.h"
+#include "dew/checkpoint/part_writer.h"
 
 namespace dew {
-
-struct WriterOptions {
-  // Bytes of tensors in one file; also what the writer holds in memory at most.
-  std::int64_t shard_bytes = std::int64_t{128} << 20;
-  bool bytes_stay = false;  // what add() is given lives until commit(): nothing is held
-  std::int64_t owner = 0;   // number of the process, part of the files' names
-};
-
-// An array of a state: what it is, and its bytes in parts that cover it once.
-struct StateTensor {
-  struct Part {
-    Box box;
-    std::span<const std::byte> bytes;
-  };
-
-  TensorRecord record;  // without pieces
-  std::vector<Part> parts;
-};
 
 // Everything goes into DIRECTORY/step_00000400.partial; commit() syncs it, writes the manifest
 // last, and renames. Every failure is an error that leaves older checkpoints alone; without
@@ -54,31 +35,33 @@ class CheckpointWriter {
   CheckpointWriter& operator=(const CheckpointWriter&) = delete;
   ~CheckpointWriter();
 
-  // Announces a tensor, `tensor.pieces` left empty.
-  void declare(TensorRecord tensor);
+  // See PartWriter. A tensor without elements has no pieces.
+  void declare(TensorRecord tensor) { part_.declare(std::move(tensor)); }
+  void add(std::string_view tensor, const Box& box, std::span<const std::byte> bytes) {
+    part_.add(tensor, box, bytes);
+  }
+  void add(std::string_view tensor, std::span<const std::byte> bytes) { part_.add(tensor, bytes); }
+  void add(std::span<const StateTensor> state) { part_.add(state); }
 
-  // The bytes of a box of it, in any order; not needed after the call but for bytes_stay. A tensor
-  // without elements has no pieces. Throws ErrorCode::non_finite, naming the tensor, if one is not
-  // a finite number: a state that cannot be continued must not push out one that can.
-  void add(std::string_view tensor, const Box& box, std::span<const std::byte> bytes);
-  void add(std::string_view tensor, std::span<const std::byte> bytes);  // all of it
+  // Where other processes write their parts of the declared tensors, and what they have written.
+  Path partial() const;
+  void adopt(const WrittenPart& part);
 
   // Another file, such as tokenizer.json.
   void add_file(const std::string& name, std::string_view text);
 
   // Afterwards the checkpoint is complete and lasting. Returns its path. REQUIRES: every declared
-  // tensor was added exactly once.
+  // tensor was added exactly once, here or by other processes.
   Path commit();
 
  private:
-  Path partial() const;
   void check_room();
   void gather_pieces();
 
   Path directory_, final_;
   Manifest manifest_;
-  std::unordered_map<std::string, std::size_t> index_;
-  ShardWriter shards_;
+  PartWriter part_;
+  std::vector<WrittenPiece> pieces_;
   bool replaces_ = false, committed_ = false;
 };
 

@@ -34,6 +34,7 @@ struct Command {
   const char* name;
   const char* summary;
   int (*run)(const Arguments&);  // nullptr: its issue is still to come
+  bool in_processes = false;     // may run in several
 };
 
 // All of `design/cli.md`, in the order of the help text.

@@ -4,6 +4,7 @@
 
 #include "dew/base/format.h"
 #include "dew/cli/cli.h"
+#include "dew/cli/job.h"
 
 namespace dew::cli {
 
@@ -14,14 +15,14 @@ void add_device_options(CLI::App& app, DeviceArguments& a) {
 }
 
 Arrangement arrangement_of(const DeviceArguments& a, const Layout& layout,
-                           const models::CausalTransformer& model) {
-  const auto devices = parse_devices(a.devices);
-  if (!devices) {
+                           const models::CausalTransformer& model, int processes) {
+  if (!parse_devices(a.devices)) {
     fail(ErrorCode::usage,
          format("--devices = '{}', but it must be cpu, or cpu:N for N simulated devices",
                 one_line(a.devices)));
   }
-  return arrange(a.mesh.empty() ? MeshSpec() : parse_mesh(a.mesh), *devices, layout, model);
+  const std::int64_t count = device_count({.spec = a.devices, .per_process = {}}, processes);
+  return arrange(a.mesh.empty() ? MeshSpec() : parse_mesh(a.mesh), count, layout, model);
 }
 
 }  // namespace dew::cli

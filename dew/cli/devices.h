@@ -17,8 +17,8 @@ struct DeviceArguments {
 void add_device_options(CLI::App& app, DeviceArguments& arguments);
 
 // Throws ErrorCode::usage for what is no mesh or no devices, ErrorCode::layout_refused for what
-// does not go together with each other or the model.
+// does not go together with each other, the model or so many processes.
 Arrangement arrangement_of(const DeviceArguments& arguments, const Layout& layout,
-                           const models::CausalTransformer& model);
+                           const models::CausalTransformer& model, int processes = 1);
 
 }  // namespace dew::cli

@@ -7,6 +7,7 @@
 #include "dew/base/json.h"
 #include "dew/cli/cli.h"
 #include "dew/cli/devices.h"
+#include "dew/cli/job.h"
 #include "dew/cli/model.h"
 #include "dew/dew.h"
 
@@ -56,29 +57,33 @@ WindowData load_data(const EvalArguments& a, const Model& model) {
 }
 
 EvalResult evaluate(const EvalArguments& a, const Model& model, const WindowData& data,
-                    Console& console) {
+                    Console& console, Processes& processes) {
   const TrainConfig& config = model.run_config();
   const LMObjective objective(models::CausalTransformer(config.model),
                               {.seq_len = data.options.seq_len});
-  const Arrangement arrangement = arrangement_of(a.devices, config.layout, objective.model());
+  const Arrangement arrangement =
+      arrangement_of(a.devices, config.layout, objective.model(), processes.count());
   const DispatchPlan plan({.global_batch = config.data.global_batch,
                            .seq_len = data.options.seq_len,
                            .batch_shards = arrangement.batch_shards(),
                            .accumulate = config.data.accumulate,
                            .micro_batch = config.data.micro_batch});
-  ValidationPass pass(data.val, plan, a.batches);
+  ValidationPass pass(data.val, plan, a.batches, shards_of_process(arrangement, processes));
   const std::unique_ptr<Backend> backend = cpu_devices(arrangement.mesh.devices());
   Stepper stepper(objective, step_shape(plan), *parse_dtype(config.precision.compute), *backend,
                   {.arrangement = arrangement});
   model.load(stepper);
+  processes.steps_begin();
   std::int64_t batch = 0;
+  int signal = 0;
   const auto before_batch = [&] {
     console.progress({.what = "eval", .unit = "batches", .done = batch++, .total = pass.batches()});
-    return stop_signal() != 0;
+    signal = static_cast<int>(processes.largest(stop_signal(), "a batch of an evaluation"));
+    return signal != 0;
   };
   const std::optional<EvalResult> result = stepper.evaluate(pass, before_batch);
   console.end_progress();
-  if (!result) throw Stopped{stop_signal()};
+  if (!result) throw Stopped{signal};
   return *result;
 }
 
@@ -110,14 +115,15 @@ int eval_command(const Arguments& arguments) {
     fail(ErrorCode::usage, format("--batches = {}, but it must be 0 or more", a.batches));
   }
   require_standard_output();
+  Processes& processes = join_processes();
   Console console(stderr, stderr_options(a.verbosity));
   const Model model(a.model);
   const WindowData data = load_data(a, model);
   watch_stop_signals();
-  const EvalResult result = evaluate(a, model, data, console);
+  const EvalResult result = evaluate(a, model, data, console, processes);
   console.line(
       format("{} ids after the last whole window were not evaluated", data.val.ids_left()));
-  print(a.json ? json_text(result) : plain_text(result, data));
+  if (speaks()) print(a.json ? json_text(result) : plain_text(result, data));
   return 0;
 }
 

@@ -9,6 +9,7 @@
 #include "dew/base/format.h"
 #include "dew/base/utf8.h"
 #include "dew/cli/cli.h"
+#include "dew/cli/job.h"
 
 namespace dew::cli {
 namespace {
@@ -33,6 +34,8 @@ ConsoleOptions stderr_options(const Verbosity& verbosity) {
   ConsoleOptions options = console_options(stderr, std::getenv("NO_COLOR"), std::getenv("TERM"));
   options.quiet = verbosity.quiet;
   options.verbose = verbosity.verbose;
+  options.silent = !speaks() && !verbosity.verbose;
+  if (verbosity.verbose) options.prefix = rank_prefix();
   return options;
 }
 

@@ -9,6 +9,7 @@
 #include "dew/base/format.h"
 #include "dew/base/nearest.h"
 #include "dew/cli/cli.h"
+#include "dew/cli/job.h"
 
 namespace dew::cli {
 namespace {
@@ -71,13 +72,18 @@ int dispatch(const Arguments& arguments) {
          "dew --help lists the commands");
   }
   if (command->run == nullptr) refuse_unbuilt("dew " + name);
+  if (!command->in_processes) require_one_process(name);
   return command->run({arguments.begin() + 1, arguments.end()});
 }
 
-int report(std::string_view message, std::string_view hint, int status) {
-  note("dew: error: " + one_line(message));
-  if (!hint.empty()) note("hint: " + one_line(hint));
-  return status;
+int report(const Error& error) {
+  note("dew: error: " + one_line(error.what()));
+  if (!error.hint().empty()) note("hint: " + one_line(error.hint()));
+  return static_cast<int>(error.code());
+}
+
+int end_with(ErrorCode code, const std::string& message, const std::string& hint) {
+  return leave_job(Error(code, message, hint));
 }
 
 }  // namespace
@@ -85,8 +91,8 @@ int report(std::string_view message, std::string_view hint, int status) {
 const std::vector<Command>& commands() {
   static const std::vector<Command> all = {
       {"tokenize", "text files to a directory of token ids", tokenize_command},
-      {"train", "train a model as a config says, or go on with a run", train_command},
-      {"eval", "loss and accuracy of a model on validation data", eval_command},
+      {"train", "train a model as a config says, or go on with a run", train_command, true},
+      {"eval", "loss and accuracy of a model on validation data", eval_command, true},
       {"generate", "text from a model", generate_command},
       {"probe", "compare with another framework on one batch", probe_command},
       {"inspect", "what is in a model, a checkpoint or a compiled config", inspect_command},
@@ -102,21 +108,21 @@ const std::vector<Command>& commands() {
 
 int run(const Arguments& arguments) {
   keep_standard_streams();
+  set_report(report);
   try {
-    return dispatch(arguments);
+    return leave_job(dispatch(arguments));
   } catch (const Stopped& stopped) {
-    return 128 + stopped.signal;
+    return leave_job(128 + stopped.signal);
   } catch (const Error& error) {
-    return report(error.what(), error.hint(), static_cast<int>(error.code()));
+    return leave_job(error);
   } catch (const std::bad_alloc&) {
-    return report("out of memory", "a smaller batch or model needs less",
-                  static_cast<int>(ErrorCode::usage));
+    return end_with(ErrorCode::usage, "out of memory", "a smaller batch or model needs less");
   } catch (const std::exception& error) {
-    return report(format("unexpected: {}", error.what()), "please report this",
-                  static_cast<int>(ErrorCode::internal));
+    return end_with(ErrorCode::internal, format("unexpected: {}", error.what()),
+                    "please report this");
   } catch (...) {
-    return report("unexpected: an exception of unknown type", "please report this",
-                  static_cast<int>(ErrorCode::internal));
+    return end_with(ErrorCode::internal, "unexpected: an exception of unknown type",
+                    "please report this");
   }
 }
 

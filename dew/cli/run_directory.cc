@@ -1,7 +1,6 @@
 #include "dew/cli/run_directory.h"
 
 #include "dew/base/format.h"
-#include "dew/checkpoint/directory.h"
 
 namespace dew::cli {
 namespace {
@@ -22,7 +21,5 @@ RunDirectory::RunDirectory(const Path& path)
   fail(ErrorCode::usage, format("another process is training in '{}'", path_.string()),
        "wait for it, or give another run.dir");
 }
-
-Path RunDirectory::checkpoints() const { return checkpoints_of_run(path_); }
 
 }  // namespace dew::cli

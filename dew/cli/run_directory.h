@@ -13,7 +13,6 @@ class RunDirectory {
   explicit RunDirectory(const Path& path);
 
   const Path& path() const { return path_; }
-  Path checkpoints() const;
   FileAppender& log() { return log_; }
 
  private:

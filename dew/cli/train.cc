@@ -7,6 +7,7 @@
 #include "dew/checkpoint/directory.h"
 #include "dew/checkpoint/reader.h"
 #include "dew/cli/cli.h"
+#include "dew/cli/job.h"
 #include "dew/cli/machine.h"
 #include "dew/cli/model.h"
 #include "dew/cli/reporter.h"
@@ -64,10 +65,11 @@ WindowData load_data(const TrainConfig& config) {
   return data;
 }
 
-LMObjective make_objective(const TrainConfig& config) {
+LMObjective make_objective(const TrainConfig& config, int processes) {
   const LMObjectiveOptions options{.seq_len = config.data.seq_len,
                                    .z_loss = config.objective.z_loss};
   LMObjective objective(models::CausalTransformer(config.model), options);
+  if (processes > 1) return objective;  // each holds parts of it, on machines that differ
   // Parameters, the optimizer's state, gradients, and a copy to write, before activations.
   const double state = 1 + static_cast<double>(state_slots(config.optimizer).size());
   const bool copies = config.run.snapshots && config.run.checkpoint_every > 0;
@@ -166,7 +168,7 @@ const char* signal_name(int signal) { return signal == SIGINT ? "SIGINT" : "SIGT
 
 // Before anything is written.
 void check_arguments(const TrainConfig& config, const LMObjective& objective,
-                     const TrainArguments& a) {
+                     const TrainArguments& a, int processes) {
   if (config.run.dir.empty()) {
     fail(ErrorCode::usage, "run.dir is not set: a run needs a directory", "run.dir=runs/NAME");
   }
@@ -175,7 +177,7 @@ void check_arguments(const TrainConfig& config, const LMObjective& objective,
     fail(ErrorCode::checkpoint,
          format("run.resume is \"must\" and there is no '{}'", config.run.dir));
   }
-  arrange(config.mesh, *parse_devices(config.devices.spec), config.layout, objective.model());
+  arrange(config.mesh, device_count(config.devices, processes), config.layout, objective.model());
   if (!a.dump.empty()) create_directories(a.dump, ErrorCode::usage);
 }
 
@@ -190,29 +192,34 @@ std::optional<Model> starting_model(const TrainConfig& config) {
 }
 
 struct RunInputs {
+  Processes& processes;
   const WindowData& data;
   const LMObjective& objective;
   const std::optional<Model>& start;
 };
 
+// `directory` is null where another process works in it for all.
 int train(const TrainConfig& config, const TrainArguments& a, const RunInputs& in,
-          RunDirectory& directory) {
+          RunDirectory* directory) {
   ConsoleOptions console_options = stderr_options(a.verbosity);
-  console_options.log = &directory.log();
+  if (directory != nullptr) console_options.log = &directory->log();
   Console console(stderr, console_options);
   console.detail(format("Model: {} parameters", parameter_count(in.objective.params())));
+  if (in.processes.count() > 1) console.detail(in.processes.name(in.processes.rank()));
 
-  refuse_earlier(config, directory.checkpoints());
+  const Path checkpoints = checkpoints_of_run(config.run.dir);
+  refuse_earlier(config, checkpoints);
   std::vector<std::string> changes;
   const auto resume = [&](const CheckpointInfo& from) { changes = differences(from, config); };
   const auto begin = [&](std::int64_t step, std::optional<MetricsWriter>& metrics) {
     if (step == 0 && in.start) changes.push_back("Weights of " + config.run.init_from);
-    write_file_atomic(directory.path() / "config.toml", to_toml(config), ErrorCode::checkpoint);
-    metrics.emplace(directory.path() / "metrics.jsonl", step);
+    write_file_atomic(directory->path() / "config.toml", to_toml(config), ErrorCode::checkpoint);
+    metrics.emplace(directory->path() / "metrics.jsonl", step);
     for (const std::string& line : changes) console.line(line);
   };
   Reporter reporter(console, resume, begin);
-  const std::unique_ptr<Backend> backend = cpu_devices(*parse_devices(config.devices.spec));
+  const std::unique_ptr<Backend> backend =
+      cpu_devices(device_count(config.devices, in.processes.count()));
   std::function<void(Stepper&)> first_parameters;
   if (in.start) first_parameters = [&](Stepper& stepper) { in.start->load(stepper); };
   Trainer trainer(in.objective, config.optimizer,
@@ -225,7 +232,7 @@ int train(const TrainConfig& config, const TrainArguments& a, const RunInputs& i
                    .compute = *parse_dtype(config.precision.compute),
                    .accumulate = config.data.accumulate,
                    .micro_batch = config.data.micro_batch,
-                   .checkpoints = directory.checkpoints(),
+                   .checkpoints = checkpoints,
                    .retention = {.newest = config.run.keep,
                                  .best = config.run.keep_best,
                                  .every = config.run.keep_every},
@@ -238,9 +245,10 @@ int train(const TrainConfig& config, const TrainArguments& a, const RunInputs& i
   const FitResult result = trainer.fit(in.data, fit_options(config));
   console.end_progress();
   if (!result.stopped) return 0;
+  const auto signal = static_cast<int>(in.processes.largest(stop_signal(), "the signal that came"));
   console.line(format("Stopped by {} at step {} of {}; the same command goes on from there",
-                      signal_name(stop_signal()), result.clocks.step, config.run.steps));
-  return 128 + stop_signal();
+                      signal_name(signal), result.clocks.step, config.run.steps));
+  return 128 + signal;
 }
 
 // Not to be written there is no second error: this one says already what is wrong.
@@ -251,22 +259,35 @@ void log_if_possible(FileAppender& log, const Error& error) {
   }
 }
 
+// The config says how long processes wait for each other; where it is bad they meet to say so once.
+TrainConfig load_together(const TrainArguments& a) {
+  try {
+    return load_config(a.config, a.overrides);
+  } catch (const Error&) {
+    join_processes();
+    throw;
+  }
+}
+
 }  // namespace
 
 int train_command(const Arguments& arguments) {
   TrainArguments a;
   if (parse_train(arguments, a)) return 0;
-  const TrainConfig config = load_config(a.config, a.overrides);
+  const TrainConfig config = load_together(a);
+  Processes& processes = join_processes(config.comm);
   const WindowData data = load_data(config);
-  const LMObjective objective = make_objective(config);
-  check_arguments(config, objective, a);
+  expect_same_start(processes, config, data.identity().corpus);
+  const LMObjective objective = make_objective(config, processes.count());
+  check_arguments(config, objective, a, processes.count());
   const std::optional<Model> start = starting_model(config);
   watch_stop_signals();
-  RunDirectory directory(config.run.dir);
+  std::optional<RunDirectory> directory;
+  first_does(processes, "the run's directory", [&] { directory.emplace(config.run.dir); });
   try {
-    return train(config, a, {data, objective, start}, directory);
+    return train(config, a, {processes, data, objective, start}, directory ? &*directory : nullptr);
   } catch (const Error& error) {
-    log_if_possible(directory.log(), error);
+    if (directory) log_if_possible(directory->log(), error);
     throw;
   }
 }

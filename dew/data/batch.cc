@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <limits>
+#include <numeric>
 #include <span>
+#include <utility>
 
 #include "dew/base/error.h"
 #include "dew/base/format.h"
@@ -17,8 +19,13 @@ std::span<T> part(std::vector<T>& array, std::int64_t first, std::int64_t count)
 
 }  // namespace
 
-BatchMaker::BatchMaker(const Windows& windows, const DispatchPlan& plan)
-    : windows_(windows), plan_(plan) {
+BatchMaker::BatchMaker(const Windows& windows, const DispatchPlan& plan,
+                       std::vector<std::int64_t> shards)
+    : windows_(windows), plan_(plan), shards_(std::move(shards)) {
+  if (shards_.empty()) {
+    shards_.resize(static_cast<std::size_t>(plan.batch_shards()));
+    std::iota(shards_.begin(), shards_.end(), 0);
+  }
   DEW_CHECK(plan.seq_len() == windows.seq_len(),
             format("{} and {}", plan.seq_len(), windows.seq_len()));
   constexpr std::int64_t kMost = std::numeric_limits<std::int32_t>::max();
@@ -37,9 +44,16 @@ BatchMaker::BatchMaker(const Windows& windows, const DispatchPlan& plan)
   }
 }
 
-std::int64_t BatchMaker::offset(const Place& place) const {
-  const std::int64_t row = place.shard * plan_.micro_batch() + place.slot;
-  return place.micro * plan_.micro_rows() + row;
+template <class Visit>
+void BatchMaker::for_each_row(const DispatchPlan& plan, Visit visit) const {
+  for (std::size_t i = 0; i < shards_.size(); ++i) {
+    const std::int64_t first = plan.first_row(shards_[i]), end = plan.first_row(shards_[i] + 1);
+    for (std::int64_t g = first; g < end; ++g) {
+      const Place place = plan.place(g);
+      const std::int64_t row = static_cast<std::int64_t>(i) * plan.micro_batch() + place.slot;
+      visit(g, place.micro * array_rows() + row);
+    }
+  }
 }
 
 void BatchMaker::fill(StepBatch& batch) const {
@@ -48,22 +62,22 @@ void BatchMaker::fill(StepBatch& batch) const {
   // What does not depend on the records stays from the last time, as long as the same rows are
   // real.
   if (batch.real_tokens != rows * plan.seq_len()) prepare(batch, plan);
-  for (std::int64_t g = 0; g < rows; ++g) {
-    const std::int64_t row = offset(plan.place(g)) * batch.width;
+  for_each_row(plan, [&](std::int64_t g, std::int64_t array_row) {
+    const std::int64_t row = array_row * batch.width;
     const std::int64_t record = batch.records[static_cast<std::size_t>(g)];
     for (const Piece& piece : pieces_) {
       if (piece.real == 0) continue;  // behind the end of the record
       windows_.read(record, piece.column, part(batch.ids, row + piece.at, piece.real));
       windows_.read(record, piece.column + 1, part(batch.labels, row + piece.at, piece.real));
     }
-  }
+  });
 }
 
 // Sizes the arrays and writes everything but the ids and labels of real tokens.
 void BatchMaker::prepare(StepBatch& batch, const DispatchPlan& plan) const {
   batch.real_tokens = 0;  // nothing is prepared until the end
   batch.micro_steps = plan.steps();
-  batch.rows = plan.micro_rows();
+  batch.rows = array_rows();
   batch.width = plan.padded_seq_len();
 
   batch.columns.clear();
@@ -72,12 +86,12 @@ void BatchMaker::prepare(StepBatch& batch, const DispatchPlan& plan) const {
       batch.columns.push_back(static_cast<std::int32_t>(piece.column + i));
     }
   }
-  batch.row_ids.assign(static_cast<std::size_t>(plan.physical_batch()), -1);
-  for (std::int64_t g = 0; g < plan.global_batch(); ++g) {
-    batch.row_ids[static_cast<std::size_t>(offset(plan.place(g)))] = static_cast<std::int32_t>(g);
-  }
+  batch.row_ids.assign(static_cast<std::size_t>(batch.micro_steps * batch.rows), -1);
+  for_each_row(plan, [&](std::int64_t g, std::int64_t row) {
+    batch.row_ids[static_cast<std::size_t>(row)] = static_cast<std::int32_t>(g);
+  });
 
-  const auto tokens = static_cast<std::size_t>(plan.physical_batch() * batch.width);
+  const std::size_t tokens = batch.row_ids.size() * static_cast<std::size_t>(batch.width);
   batch.ids.assign(tokens, 0);
   batch.labels.assign(tokens, 0);
   batch.weights.resize(tokens);

@@ -9,7 +9,8 @@
 
 namespace dew {
 
-// Arrays [micro_steps, rows, width] in row-major order, as the step program takes them.
+// Arrays [micro_steps, rows, width] in row-major order, as the step program takes them; of several
+// processes each has the rows of its own batch shards, one shard after the other.
 //
 // Real tokens: weight 1, segment 0, positions 0 .. T-1, and the label is the id that follows in the
 // record. All other elements (pad rows, and columns from T on) are pads: weight 0, segment -1 -
@@ -23,6 +24,7 @@ struct StepBatch {
   std::vector<std::int32_t>
       row_ids;  // [micro_steps, rows]: number of the row in the step, -1 on pads
   std::vector<std::int32_t> columns;  // [width]: global column
+  // Of the whole step, whatever part of it the arrays hold.
   double weight_sum = 0;              // W
   std::int64_t real_tokens = 0;       // N
   std::vector<std::int64_t> records;  // [real rows]: the record that is row g
@@ -31,9 +33,11 @@ struct StepBatch {
 // Fills batches of one plan. Usable by one thread at a time.
 class BatchMaker {
  public:
-  // REQUIRES: the plan's seq_len is that of the windows. Throws ErrorCode::usage if the batch has
-  // 2^31 rows or more.
-  BatchMaker(const Windows& windows, const DispatchPlan& plan);
+  // `shards`: the batch shards whose rows the arrays hold, in ascending order; no other row is
+  // read. Empty: all. REQUIRES: the plan's seq_len is that of the windows. Throws ErrorCode::usage
+  // if the batch has 2^31 rows or more.
+  BatchMaker(const Windows& windows, const DispatchPlan& plan,
+             std::vector<std::int64_t> shards = {});
 
   const DispatchPlan& plan() const { return plan_; }
 
@@ -50,10 +54,14 @@ class BatchMaker {
   };
 
   void prepare(StepBatch& batch, const DispatchPlan& plan) const;
-  std::int64_t offset(const Place& place) const;
+  // Calls visit(row of the step, row of the arrays) for the real rows that the arrays hold.
+  template <class Visit>
+  void for_each_row(const DispatchPlan& plan, Visit visit) const;
+  std::int64_t array_rows() const { return std::ssize(shards_) * plan_.micro_batch(); }
 
   Windows windows_;
   DispatchPlan plan_;
+  std::vector<std::int64_t> shards_;
   std::vector<Piece> pieces_;
 };
 

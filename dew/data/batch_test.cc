@@ -51,6 +51,36 @@ TEST(BatchMaker, WorkedExample) {
   EXPECT_THAT(row(batch.segments, 7), ElementsAre(-1, -2, -3, -4));
 }
 
+// Shards 1 and 3 of the example: their rows of the whole arrays, one shard after the other, and the
+// step's own sums.
+TEST(BatchMaker, SomeShardsOfTheExample) {
+  const TemporaryDirectory tmp;
+  const Windows windows(counting_file(tmp / "x", 100), 3, 10);
+  const DispatchPlan plan(
+      {.global_batch = 5, .seq_len = 3, .batch_shards = 4, .sequence_shards = 2, .micro_batch = 1});
+  StepBatch whole, some;
+  whole.records = some.records = {0, 1, 2, 3, 4};
+  BatchMaker(windows, plan).fill(whole);
+  BatchMaker(windows, plan, {1, 3}).fill(some);
+  EXPECT_EQ(some.micro_steps, 2);
+  EXPECT_EQ(some.rows, 2);
+  EXPECT_THAT(some.row_ids, ElementsAre(2, 4, -1, -1));
+  EXPECT_EQ(some.columns, whole.columns);
+  EXPECT_EQ(some.weight_sum, 15.0);
+  EXPECT_EQ(some.real_tokens, 15);
+  const auto expect_rows = [&](const auto& part, const auto& all) {
+    for (std::size_t i = 0; i < 16; ++i) {
+      const std::size_t row = i / 4;
+      EXPECT_EQ(part[i], all[4 * (row / 2 * 4 + (row % 2 == 0 ? 1 : 3)) + i % 4]);
+    }
+  };
+  expect_rows(some.ids, whole.ids);
+  expect_rows(some.labels, whole.labels);
+  expect_rows(some.weights, whole.weights);
+  expect_rows(some.positions, whole.positions);
+  expect_rows(some.segments, whole.segments);
+}
+
 // Tokens by global row and column.
 using Tokens =
     std::map<std::pair<std::int32_t, std::int32_t>, std::pair<std::int32_t, std::int32_t>>;

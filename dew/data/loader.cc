@@ -20,7 +20,7 @@ namespace {
 class Sequence {
  public:
   Sequence(const Windows& windows, const DispatchPlan& plan, const LoaderOptions& options)
-      : maker_(windows, plan),
+      : maker_(windows, plan, options.shards),
         records_(windows.records()),
         options_(options),
         order_(records_, options.seed, options.position / records_) {}
@@ -162,8 +162,8 @@ const StepBatch& Loader::next() { return impl_->next(); }
 std::int64_t Loader::position() const { return impl_->position(); }
 
 ValidationPass::ValidationPass(const Windows& windows, const DispatchPlan& plan,
-                               std::int64_t batches)
-    : maker_(windows, plan), rows_(windows.records()) {
+                               std::int64_t batches, std::vector<std::int64_t> shards)
+    : maker_(windows, plan, std::move(shards)), rows_(windows.records()) {
   if (batches < 0)
     fail(ErrorCode::usage, format("validation batches = {}, must not be negative", batches));
   const std::int64_t all = plan.batches(rows_);

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "dew/data/batch.h"
 #include "dew/data/windows.h"
@@ -11,10 +12,11 @@
 namespace dew {
 
 struct LoaderOptions {
-  bool shuffle = true;        // false: every epoch in the order of the file
-  std::uint64_t seed = 0;     // of the order
-  std::int64_t position = 0;  // records that earlier batches took
-  int prefetch = 2;           // batches prepared ahead by a thread; 0: none
+  bool shuffle = true;                    // false: every epoch in the order of the file
+  std::uint64_t seed = 0;                 // of the order
+  std::int64_t position = 0;              // records that earlier batches took
+  int prefetch = 2;                       // batches prepared ahead by a thread; 0: none
+  std::vector<std::int64_t> shards = {};  // see BatchMaker
 };
 
 // Row g of a batch at position p is record number p + g of an endless sequence, in which every
@@ -49,8 +51,10 @@ class Loader {
 // real rows in the same arrays. Belongs to one thread.
 class ValidationPass {
  public:
-  // `batches` limits the pass; 0: all. Throws ErrorCode::usage if it is negative.
-  ValidationPass(const Windows& windows, const DispatchPlan& plan, std::int64_t batches = 0);
+  // `batches` limits the pass; 0: all. `shards`: see BatchMaker. Throws ErrorCode::usage if
+  // `batches` is negative.
+  ValidationPass(const Windows& windows, const DispatchPlan& plan, std::int64_t batches = 0,
+                 std::vector<std::int64_t> shards = {});
 
   // The next batch, valid until the next call; nullptr at the end.
   const StepBatch* next();

@@ -63,9 +63,9 @@ void allocate(Draft& draft) {
   }
 }
 
-Plan make_plan(const Program& program, std::span<const int> replaces, const Dims& atom_sizes,
+Plan make_plan(const Program& program, std::span<const int> replaces, const MeshPart& part,
                Replicas replicas) {
-  Draft draft = lower(program, atom_sizes, replicas);
+  Draft draft = lower(program, part, replicas);
   share_buffers(draft, replaces);
   allocate(draft);
   return std::move(draft.plan);

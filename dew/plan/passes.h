@@ -21,7 +21,7 @@ struct Draft {
 
 // Program to steps over buffers; every value has its own buffer, results that must arrive somewhere
 // are copied there.
-Draft lower(const Program& program, const Dims& atom_sizes, Replicas replicas);
+Draft lower(const Program& program, const MeshPart& part, Replicas replicas);
 
 // Turns a product followed by an addition in place into a product that adds (lower's form: dot,
 // then a group of one add). Lets a step write its result straight to where it is copied next, and

@@ -48,6 +48,7 @@ struct Step {
   // The step runs once at every position of these sizes, views moved by their `outer` strides:
   // parts of different devices that no dimension of the kernel can hold.
   Dims outer = {};
+  int exchange = -1;  // number of the exchange that it starts or waits for
 
   std::int64_t positions() const { return element_count(outer); }
 };
@@ -97,11 +98,39 @@ enum class Replicas {
 // No program has it.
 extern const OpDef replicas_differ_op;
 
-// `replaces[i]` is the input that output i overwrites in place, or -1. `atom_sizes`: of the mesh
-// that the program's values are distributed over (ValueInfo::shards); the plan holds and computes
-// all devices' parts, those that are equal once. Throws an internal Error for a program it cannot
-// plan (a scan in a scan).
-Plan make_plan(const Program& program, std::span<const int> replaces, const Dims& atom_sizes = {},
+// Exchanges between processes. A start sends its input and fills its output by the time that the
+// step wait_op of the same number has run; attributes are the atoms (GroupAttrs) along which the
+// members' processes differ, in ascending order. Inputs and outputs have no gaps. No program has
+// these.
+//   all_reduce      output: the sums of all members' inputs
+//   all_gather      output [members, input]
+//   reduce_scatter  input [members, output]: sums of what the members have for this one
+//   all_to_all      input [members, part] -> output [members, part]
+extern const OpDef start_all_reduce_op, start_all_gather_op, start_reduce_scatter_op,
+    start_all_to_all_op;
+extern const OpDef wait_op;  // its input is the start's, which must not change before
+
+// The mesh that a program's values are distributed over, and this process's part of it.
+struct MeshPart {
+  Dims atom_sizes = {};
+  // Of each atom where this process stands along it, or -1 if it holds all positions. Empty: it
+  // holds the whole mesh.
+  Dims place = {};
+
+  bool crosses(std::int64_t atom) const {
+    return !place.empty() && place[static_cast<std::size_t>(atom)] >= 0;
+  }
+  // Ranks of the processes that stand where this one does along all atoms but `atoms`, which
+  // cross: by their places along these, the first one the major. Ranks are places along all atoms
+  // that cross, again the first one the major.
+  std::vector<int> members(const Dims& atoms) const;
+};
+
+// `replaces[i]` is the input that output i overwrites in place, or -1. The plan holds and computes
+// the parts of all devices of this process, those that are equal once. ValueInfo::shards name atoms
+// that lie inside of a process; groups of collectives may have both kinds. Throws an internal Error
+// for a program it cannot plan (a scan in a scan).
+Plan make_plan(const Program& program, std::span<const int> replaces, const MeshPart& part = {},
                Replicas replicas = Replicas::once);
 
 // The array that holds a value, all devices' parts of it: [atoms.., local..], of a stack

@@ -8,16 +8,19 @@
 #include <vector>
 
 #include "dew/ir/module.h"
+#include "dew/runtime/processes.h"
 #include "dew/sharding/spec.h"
 
 namespace dew {
 
-// A part of a register: what one device holds of it, or of one layer of a stack. Parts that several
-// devices hold are listed once.
+// A part of a register: what one device of this process holds of it, or of one layer of a stack.
+// Parts that several devices hold are listed once.
 struct Shard {
   Dims start, extent;          // its box in the whole array
   std::span<std::byte> bytes;  // row-major
-  std::int64_t device = 0;     // the first one that holds it
+  std::int64_t device = 0;     // the first one of this process that holds it
+  // So many processes hold it, and this one is number `copy` of them.
+  std::int64_t copy = 0, copies = 1;
 };
 
 // The devices that a module is partitioned for, and where they hold its registers. Without atoms in
@@ -26,6 +29,9 @@ struct Placed {
   Mesh mesh = {};
   std::vector<Spec> registers = {};  // of each register
   std::vector<bool> stacked = {};    // its first dimension is a stack's, or the micro steps'
+  // Of each atom where this process stands along it, or -1 if it has the devices at all positions.
+  // Empty: it has all devices.
+  Dims place = {};
   // Results that several devices hold are computed for each of them, and must have the same bits: a
   // run throws an internal Error otherwise. Only where devices are simulated.
   bool check_replicas = false;
@@ -36,11 +42,13 @@ class Executable {
  public:
   virtual ~Executable() = default;
 
-  // Runs call list number `list` once, to its end.
+  // Runs call list number `list` once, to its end; in all processes of the job at once. After
+  // ErrorCode::process what registers hold means nothing.
   virtual void run(int list) = 0;
 
-  // The memory of a register, for reading and writing between runs: the parts cover the whole array
-  // once, in ascending order of their boxes. None for sums that devices have not joined.
+  // The memory of a register, for reading and writing between runs: the parts of all processes
+  // cover the whole array, those of one of them no element twice, in ascending order of their
+  // boxes. None for sums that devices have not joined.
   virtual std::vector<Shard> shards(int reg) = 0;
 
   virtual const Module& module() const = 0;
@@ -62,6 +70,8 @@ class Backend {
   virtual std::string name() const = 0;  // "cpu"
   // How many there are, over all processes.
   virtual std::int64_t devices() const = 0;
+  // Those that the devices are spread over, evenly.
+  virtual Processes& processes() { return one_process(); }
   // `module` is that of one device.
   virtual std::unique_ptr<Executable> load(Module module, Placed placed) = 0;
 };

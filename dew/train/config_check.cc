@@ -38,8 +38,6 @@ std::vector<Unbuilt> unbuilt_values(const TrainConfig& c) {
       {"mesh.sequence", c.mesh.sequence > 1},
       {"mesh.stage", c.mesh.stage > 1},
       {"mesh.microbatches", c.mesh.microbatches > 0},
-      // more than one process
-      {"devices.per_process", !c.devices.per_process.empty()},
       // all else
       {"optimizer.name", c.optimizer.name == "adafactor" || c.optimizer.name == "muon"},
   };

@@ -56,6 +56,7 @@ ConsoleOptions console_options(std::FILE* stream, const char* no_color, const ch
 Console::Console(std::FILE* stream, const ConsoleOptions& options)
     : stream_(stream), options_(options) {
   if (options_.clock == nullptr) options_.clock = steady_seconds;
+  if (options_.silent) options_.quiet = true;
 }
 
 Console::~Console() { end_progress(); }
@@ -65,7 +66,9 @@ Console::~Console() { end_progress(); }
 void Console::write(std::string_view text, std::string_view color) {
   if (!bar_.empty()) put(stream_, format("{}{}", kLineStart, kClearRest));
   const bool colored = options_.color && !color.empty();
-  put(stream_, colored ? format("{}{}{}\n", color, text, kPlain) : format("{}\n", text));
+  const std::string& prefix = options_.prefix;
+  put(stream_,
+      colored ? format("{}{}{}{}\n", prefix, color, text, kPlain) : format("{}{}\n", prefix, text));
   draw_bar();
 }
 
@@ -88,7 +91,7 @@ void Console::detail(std::string_view text) {
 
 void Console::warning(std::string_view text) {
   const std::scoped_lock lock(mutex_);
-  write(format("warning: {}", text), kYellow);
+  if (!options_.silent) write(format("warning: {}", text), kYellow);
   copy_to_log(options_.log, "warning: ", text);
 }
 

@@ -12,11 +12,13 @@
 namespace dew {
 
 struct ConsoleOptions {
-  bool terminal = false;  // a bar that is drawn over itself; otherwise plain lines only
-  bool color = false;     // warnings and the bar
-  bool quiet = false;     // warnings only
-  bool verbose = false;   // details too
-  int width = 80;         // of the terminal
+  bool terminal = false;    // a bar that is drawn over itself; otherwise plain lines only
+  bool color = false;       // warnings and the bar
+  bool quiet = false;       // warnings only
+  bool verbose = false;     // details too
+  bool silent = false;      // nothing at all: another process speaks
+  std::string prefix = {};  // of every line
+  int width = 80;           // of the terminal
   // Gets every line as well, details too, whatever the rest says.
   FileAppender* log = nullptr;
   // Seconds since some moment; empty: the steady clock. Tests have their own.

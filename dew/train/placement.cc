@@ -1,10 +1,12 @@
 #include "dew/train/placement.h"
 
 #include <algorithm>
+#include <set>
 
 #include "dew/base/error.h"
 #include "dew/base/format.h"
 #include "dew/nn/names.h"
+#include "dew/sharding/process_grid.h"
 #include "dew/train/registers.h"
 
 namespace dew {
@@ -98,6 +100,21 @@ Arrangement arrange(const MeshSpec& mesh, std::int64_t devices, const Layout& la
     parameters.push_back({p.name, p.layer_shape(), layer_axes(p), p.layers()});
   check_layout(out.mesh, out.layout, parameters);
   return out;
+}
+
+std::vector<std::int64_t> shards_of_process(const Arrangement& arrangement, Processes& processes) {
+  const Mesh& mesh = arrangement.mesh;
+  std::vector<int> batch;
+  for (const MeshAxis axis : {kData, kExpert, kFsdp}) {
+    for (const int a : mesh.atoms_of(axis)) batch.push_back(a);
+  }
+  const std::vector<std::int64_t> owner = process_grid(mesh, processes.count()).process_of_device();
+  std::set<std::int64_t> shards;
+  for (std::int64_t device = 0; device < mesh.devices(); ++device) {
+    if (owner[static_cast<std::size_t>(device)] == processes.rank())
+      shards.insert(mesh.block(batch, device));
+  }
+  return {shards.begin(), shards.end()};
 }
 
 Spec state_spec(const Arrangement& arrangement, const ParamSpec& param) {

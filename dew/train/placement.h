@@ -1,6 +1,7 @@
 // Where a run's registers live: its devices as a mesh, and what the layout says of each array.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -26,6 +27,9 @@ struct Arrangement {
 // axis is asked for that no op can be split over yet.
 Arrangement arrange(const MeshSpec& mesh, std::int64_t devices, const Layout& layout,
                     const models::CausalTransformer& model);
+
+// The batch shards whose rows a process of the backend's holds, in ascending order.
+std::vector<std::int64_t> shards_of_process(const Arrangement& arrangement, Processes& processes);
 
 // The placement of an array of state or of a step's batch, per layer of a stack.
 Spec state_spec(const Arrangement& arrangement, const ParamSpec& param);

@@ -180,20 +180,44 @@ void Stepper::start_from_parameters() {
   }
 }
 
-// The whole array's shape follows from its parts.
+namespace {
+
+// What the parts have of one dimension of an array: blocks, all of one size. The host's array has
+// those of this process alone, one after another.
+struct Blocks {
+  Dims starts;  // ascending
+  std::int64_t extent = 0;
+
+  std::int64_t place(std::int64_t start) const {
+    return (std::ranges::lower_bound(starts, start) - starts.begin()) * extent;
+  }
+};
+
+std::vector<Blocks> blocks_of(const std::vector<Shard>& shards) {
+  std::vector<Blocks> dims(shards.empty() ? 0 : shards.front().start.size());
+  for (std::size_t d = 0; d < dims.size(); ++d) {
+    std::set<std::int64_t> starts;
+    for (const Shard& shard : shards) starts.insert(shard.start[d]);
+    dims[d] = {Dims(starts.begin(), starts.end()), shards.front().extent[d]};
+  }
+  return dims;
+}
+
+}  // namespace
+
 std::vector<Stepper::Run> Stepper::runs_of(std::string_view reg) const {
   const std::size_t r = index(reg);
   const auto size =
       static_cast<std::size_t>(byte_size(executable_->module().registers[r].type.dtype));
+  const std::vector<Blocks> blocks = blocks_of(registers_[r]);
   Dims whole;
-  for (const Shard& shard : registers_[r]) {
-    whole.resize(shard.extent.size(), 0);
-    for (std::size_t d = 0; d < whole.size(); ++d)
-      whole[d] = std::max(whole[d], shard.start[d] + shard.extent[d]);
-  }
+  for (const Blocks& b : blocks) whole.push_back(std::ssize(b.starts) * b.extent);
   std::vector<Run> runs;
   for (const Shard& shard : registers_[r]) {
-    for_each_run(whole, shard.start, shard.extent,
+    Dims start;
+    for (std::size_t d = 0; d < blocks.size(); ++d)
+      start.push_back(blocks[d].place(shard.start[d]));
+    for_each_run(whole, start, shard.extent,
                  [&](std::int64_t from, std::int64_t at, std::int64_t count) {
                    runs.push_back({static_cast<std::size_t>(from) * size,
                                    shard.bytes.subspan(static_cast<std::size_t>(at) * size,
@@ -314,6 +338,13 @@ std::vector<float> Stepper::Array::values() const {
 }
 
 std::vector<std::byte> Stepper::Array::whole() const {
+  std::int64_t here = 0;
+  for (const Part& part : parts) here += part.box.elements();
+  if (here != element_count(shape)) {
+    fail(ErrorCode::usage,
+         format("of '{}' this process holds {} of {} elements", name, here, element_count(shape)),
+         "several processes hold it; a checkpoint has all of it");
+  }
   std::vector<std::byte> out(static_cast<std::size_t>(element_count(shape)) * sizeof(float));
   for (const Part& part : parts)
     copy_part(part.box, sizeof(float), part.box, part.bytes, dew::whole(shape), out);
@@ -339,7 +370,8 @@ void Stepper::add_layers(std::vector<Array>& out, const std::string& reg, const 
         {prefix + param.layer_name(slot), param.layer_shape(), axes, spec, arrangement_.mesh, {}});
   for (const Shard& shard : registers_[index(reg)]) {
     if (!stacked) {
-      out[first].parts.push_back({{shard.start, shard.extent}, shard.bytes, shard.device});
+      out[first].parts.push_back(
+          {{shard.start, shard.extent}, shard.bytes, shard.device, shard.copy, shard.copies});
       continue;
     }
     // One layer, or all of them one after another.
@@ -349,7 +381,8 @@ void Stepper::add_layers(std::vector<Array>& out, const std::string& reg, const 
                   {shard.extent.begin() + 1, shard.extent.end()}};
     for (std::size_t k = 0; k < layers; ++k) {
       out[first + static_cast<std::size_t>(shard.start[0]) + k].parts.push_back(
-          {box, shard.bytes.subspan(k * per_layer, per_layer), shard.device});
+          {box, shard.bytes.subspan(k * per_layer, per_layer), shard.device, shard.copy,
+           shard.copies});
     }
   }
 }
@@ -375,14 +408,20 @@ std::vector<Stepper::Array> Stepper::parameters() { return group(registers::kPar
 
 std::vector<StateTensor> Stepper::state() {
   std::vector<StateTensor> out;
+  std::int64_t number = 0;
   for (Array& a : arrays()) {
+    ++number;
     StateTensor tensor{{.name = std::move(a.name),
                         .dtype = DType::f32,
                         .shape = std::move(a.shape),
                         .axes = std::move(a.axes),
                         .pieces = {}},
                        {}};
-    for (Part& part : a.parts) tensor.parts.push_back({std::move(part.box), part.bytes});
+    for (Part& part : a.parts) {
+      // Those that have a part save it in turn, an array each.
+      if (number % part.copies == part.copy)
+        tensor.parts.push_back({std::move(part.box), part.bytes});
+    }
     out.push_back(std::move(tensor));
   }
   return out;

@@ -90,7 +90,8 @@ class Stepper {
   struct Part {
     Box box;
     std::span<std::byte> bytes;
-    std::int64_t device = 0;  // the first one that holds it
+    std::int64_t device = 0;            // the first one of this process that holds it
+    std::int64_t copy = 0, copies = 1;  // see Shard
   };
   struct Array {
     std::string name;  // "params/layers_3/mlp/up_proj/kernel"
@@ -98,7 +99,7 @@ class Stepper {
     AxisNames axes;
     Spec spec;
     Mesh mesh;
-    std::vector<Part> parts;  // f32; they cover the array once
+    std::vector<Part> parts;  // f32; those of all processes cover the array
 
     // Where it lives: "P('fsdp',)"; what the first devices hold; a drawing of which device holds
     // which block. See to_user_string() and sharding/describe.h.
@@ -106,7 +107,9 @@ class Stepper {
     std::string describe(std::int64_t devices = 3) const;
     std::string draw(bool color = false) const;
 
-    std::vector<float> values() const;  // of the whole array, row-major
+    // Of the whole array, row-major. Throw ErrorCode::usage if other processes hold parts that this
+    // one does not.
+    std::vector<float> values() const;
     std::vector<std::byte> whole() const;
     // Sets all parts from the whole array's bytes.
     void assign(std::span<const std::byte> bytes) const;
@@ -117,7 +120,7 @@ class Stepper {
   std::vector<Array> gradients();
   std::vector<Array> parameters();
 
-  // The same for a checkpoint.
+  // The same for a checkpoint: each part in one of the processes that hold it.
   std::vector<StateTensor> state();
   // Reads every array of the state. Missing ones, ones of another shape or type, and, into a
   // stepper for training, ones that its state has no place for are an error that names them all.

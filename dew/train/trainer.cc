@@ -6,11 +6,13 @@
 #include <random>
 #include <utility>
 
-#include "dew/base/digest.h"
 #include "dew/base/error.h"
 #include "dew/base/format.h"
-#include "dew/checkpoint/snapshot.h"
+#include "dew/checkpoint/saver.h"
+#include "dew/sharding/cluster.h"
+#include "dew/sharding/process_grid.h"
 #include "dew/train/config.h"
+#include "dew/train/replicas.h"
 
 namespace dew {
 namespace {
@@ -24,30 +26,6 @@ double seconds_since(Clock::time_point start) {
 }
 
 bool due(std::int64_t step, std::int64_t period) { return period > 0 && step % period == 0; }
-
-DataState data_state(const WindowData& data, std::int64_t position) {
-  const DataIdentity id = data.identity();
-  return {.position = position,
-          .corpus = id.corpus,
-          .records = id.records,
-          .seq_len = id.seq_len,
-          .stride = id.stride,
-          .shuffle = id.shuffle,
-          .seed = id.seed};
-}
-
-// A checkpoint, and then none too many.
-void write_and_tidy(const Path& directory, const Retention& retention, const CheckpointInfo& info,
-                    std::span<const StateTensor> state) {
-  const std::int64_t step = info.clocks.step;
-  try {
-    write_checkpoint(directory, info, state);
-  } catch (const Error& e) {
-    fail(e.code(), format("the checkpoint of step {} is not written: {}", step, e.what()),
-         e.hint());
-  }
-  apply_retention(directory, retention, info.run, step);
-}
 
 // Tells runs apart.
 std::string new_run_id() {
@@ -65,6 +43,7 @@ class Trainer::Run {
         o_(trainer.options_),
         data_(data),
         fit_(options),
+        processes_(trainer.options_.devices->processes()),
         plan_({.global_batch = data.load.batch,
                .seq_len = data.options.seq_len,
                .batch_shards = t_.arrangement_.batch_shards(),
@@ -75,7 +54,8 @@ class Trainer::Run {
                .column_multiple = 1}),
         start_(Clock::now()),
         clocks_(trainer.progress_.clocks),
-        position_(trainer.progress_.position) {}
+        position_(trainer.progress_.position),
+        saver_(processes_, o_.checkpoints, o_.retention) {}
 
   FitResult go() {
     find_state();
@@ -86,19 +66,16 @@ class Trainer::Run {
     }
     if (clocks_.step == fit_.steps && !owes_evaluation_) return result();
     if (!t_.stepper_) start_anew();
-    if (o_.observer != nullptr) o_.observer->on_begin(clocks_.step);
+    expect_equal_replicas(processes_, t_.stepper_->arrays());
+    if (TrainObserver* o = observer()) o->on_begin(clocks_.step);
     if (owes_evaluation_) evaluate();
     if (clocks_.step == fit_.steps) return result();
-    message(format("Training from step {} to {} on {} (1 process(es))", clocks_.step, fit_.steps,
-                   to_string(t_.arrangement_.mesh)));
-    if (plan_.pads() > 0) {
-      message(format("Batch: {} rows as {} micro steps of {}, {} pads", plan_.global_batch(),
-                     plan_.steps(), plan_.micro_rows(), plan_.pads()));
-    }
+    announce();
     try {
       train();
-    } catch (const Error&) {
-      rescue();
+    } catch (const Error& e) {
+      // Of several processes only what all of them meet together leaves them able to save.
+      if (processes_.count() == 1 || e.code() == ErrorCode::non_finite) rescue();
       throw;
     }
     return result();
@@ -111,11 +88,29 @@ class Trainer::Run {
   }
 
  private:
+  // Null: nobody watches, or another process tells.
+  TrainObserver* observer() const { return processes_.first() ? o_.observer : nullptr; }
   void message(const std::string& line) {
-    if (o_.observer != nullptr) o_.observer->on_message(line);
+    if (TrainObserver* o = observer()) o->on_message(line);
   }
   void warning(const std::string& line) {
-    if (o_.observer != nullptr) o_.observer->on_warning(line);
+    if (TrainObserver* o = observer()) o->on_warning(line);
+  }
+
+  void announce() {
+    message(format("Training from step {} to {} on {} ({} process(es))", clocks_.step, fit_.steps,
+                   to_string(t_.arrangement_.mesh), processes_.count()));
+    if (plan_.pads() > 0 || processes_.count() > 1) {
+      const ProcessGrid grid = process_grid(t_.arrangement_.mesh, processes_.count());
+      const ClusterPlan cluster(device_grid(t_.arrangement_.mesh, grid.process_of_device()),
+                                {.global_batch = plan_.global_batch(),
+                                 .seq_len = plan_.seq_len(),
+                                 .accumulate = o_.accumulate,
+                                 .micro_batch = o_.micro_batch});
+      message("Batch: " + cluster.summary());
+    }
+    for (const std::string& line : plan_.warnings()) warning(line);
+    if (const std::optional<std::string> advice = plan_.advice()) message("advice: " + *advice);
   }
 
   void train() {
@@ -123,26 +118,41 @@ class Trainer::Run {
                   {.shuffle = data_.options.shuffle,
                    .seed = data_.options.seed,
                    .position = position_,
-                   .prefetch = data_.load.prefetch});
+                   .prefetch = data_.load.prefetch,
+                   .shards = shards_of_process(t_.arrangement_, processes_)});
+    processes_.steps_begin();
     line_start_ = Clock::now();
     t_.progress_.restored_evaluated.reset();
     while (clocks_.step < fit_.steps && !stopped_) {
       one_step(loader);
-      poll_snapshot();
-      stopped_ = should_stop() && clocks_.step < fit_.steps;
+      decide();
       after_step();
     }
     finish();
   }
 
-  bool should_stop() const { return fit_.should_stop && fit_.should_stop(); }
+  // What all processes must do alike: stop if any is told to, and complete a checkpoint when all
+  // have written their part.
+  void decide() {
+    constexpr std::int64_t kStop = 2, kWrites = 1;
+    std::int64_t mine = fit_.should_stop && fit_.should_stop() ? kStop : 0;
+    if (saver_.begun() && !saver_.written()) mine |= kWrites;
+    const std::int64_t most = processes_.largest(mine, "the end of a step");
+    stopped_ = most >= kStop && clocks_.step < fit_.steps;
+    if (saver_.begun() && most == 0) complete_snapshot();
+    if (o_.check_replicas) expect_equal_replicas(processes_, t_.stepper_->arrays());
+  }
+
+  bool should_stop() {
+    return processes_.largest(fit_.should_stop() ? 1 : 0, "a batch of an evaluation") > 0;
+  }
 
   // Keeps what was reached when something else than the state went wrong. What fails here must not
   // hide that.
   void rescue() {
     const std::string state = format("the state of step {} could not be saved", clocks_.step);
     if (timed_steps_ > 0) attempt("the last line", [&] { log(); });
-    attempt("the checkpoint before", [&] { wait_for_snapshot(); });
+    attempt("the checkpoint before", [&] { complete_snapshot(); });
     attempt(state, [&] { save(); });
   }
 
@@ -182,7 +192,9 @@ class Trainer::Run {
     } else {
       t_.stepper_->initialize();
     }
-    t_.progress_.run_id = o_.about.run.empty() ? new_run_id() : o_.about.run;
+    t_.progress_.run_id = first_says(processes_, "the run's name", [&] {
+      return o_.about.run.empty() ? new_run_id() : o_.about.run;
+    });
   }
 
   // The state of an earlier call, or a complete checkpoint to go on from, or none yet.
@@ -197,33 +209,15 @@ class Trainer::Run {
 
   void find_checkpoint() {
     if (o_.checkpoints.empty() || o_.resume == Resume::never) return;
-    const NewestCheckpoint newest = newest_checkpoint(o_.checkpoints, Verify::everything);
-    check_trustworthy(newest);
-    if (!newest.found) return;
-    for (const CheckpointEntry& e : newest.skipped) warning(passed_over(e));
-    restore(*newest.reader);
-  }
-
-  void check_trustworthy(const NewestCheckpoint& newest) const {
-    const bool must = o_.resume == Resume::must;
-    std::vector<std::string> problems;
-    for (const CheckpointEntry& e : newest.skipped) problems.push_back(e.problem);
-    if (newest.found && must && !problems.empty()) {
-      fail(ErrorCode::checkpoint,
-           format("the newest checkpoint is damaged: {}", fmt::join(problems, "; ")),
-           format("resume \"auto\" goes on from step {}", newest.found->step));
-    }
-    if (newest.found || (problems.empty() && !must)) return;
-    const std::string what = format("no complete checkpoint in {}", o_.checkpoints.string());
-    fail(ErrorCode::checkpoint,
-         problems.empty() ? what : format("{}: {}", what, fmt::join(problems, "; ")),
-         problems.empty() ? "" : "move them away to begin anew");
+    const std::unique_ptr<CheckpointReader> reader = dew::find_checkpoint(
+        processes_, o_.checkpoints, o_.resume, [&](const std::string& line) { warning(line); });
+    if (reader != nullptr) restore(*reader);
   }
 
   void restore(const CheckpointReader& reader) {
     const CheckpointInfo& info = reader.info();
     if (o_.observer != nullptr) o_.observer->on_resume(info);
-    check_same_run(info);
+    expect_same_run(reader, o_.seed, t_.objective_.model().config(), data_);
     make_stepper();
     t_.stepper_->restore(reader);
     clocks_ = info.clocks;
@@ -255,35 +249,6 @@ class Trainer::Run {
         "make another trainer for another batch; checkpoints carry the state over");
   }
 
-  // Names all that differs.
-  void check_same_run(const CheckpointInfo& info) const {
-    std::vector<std::string> changes;
-    const auto compare = [&](const char* what, const auto& before, const auto& now) {
-      if (before != now) changes.push_back(format("{} was {}, is {}", what, before, now));
-    };
-    compare("run.seed", info.seed, o_.seed);
-    // What the backward pass makes again is no part of the model.
-    TrainConfig before, now;
-    before.model = models::resolved(parse_model(info.model, "the checkpoint's model"));
-    now.model = t_.objective_.model().config();
-    before.model.remat = now.model.remat;
-    for (const ConfigChange& change : config_changes(before, now)) {
-      compare(change.key.c_str(), change.before, change.now);
-    }
-    const DataState here = data_state(data_, info.data.position);
-    compare("the training data's fingerprint", digest_text(info.data.corpus),
-            digest_text(here.corpus));
-    compare("its number of records", info.data.records, here.records);
-    compare("data.seq_len", info.data.seq_len, here.seq_len);
-    compare("data.stride", info.data.stride, here.stride);
-    compare("data.shuffle", info.data.shuffle, here.shuffle);
-    compare("the seed of its order", info.data.seed, here.seed);
-    if (changes.empty()) return;
-    fail(ErrorCode::checkpoint,
-         format("cannot resume from {}: {}", o_.checkpoints.string(), fmt::join(changes, "; ")),
-         "set them back, or train in another run.dir");
-  }
-
   double lr() const { return fit_.lr ? fit_.lr(clocks_.updates) : t_.optimizer_.lr; }
 
   void one_step(Loader& loader) {
@@ -309,7 +274,7 @@ class Trainer::Run {
     } else {
       skipped(batch, r);
     }
-    if (o_.observer != nullptr) o_.observer->on_step(clocks_.step, fit_.steps, r.loss);
+    if (TrainObserver* o = observer()) o->on_step(clocks_.step, fit_.steps, r.loss);
   }
 
   // The update kept every bit of the state; what is left is to say so, and to stop when it does not
@@ -345,7 +310,7 @@ class Trainer::Run {
     line_.skipped = clocks_.skipped;
     line_.tokens_per_s = static_cast<double>(tokens_since_line_) / wall;
     line_.step_ms = wall * 1e3 / static_cast<double>(timed_steps_);
-    if (o_.observer != nullptr) o_.observer->on_log(line_);
+    if (TrainObserver* o = observer()) o->on_log(line_);
     line_start_ = Clock::now();
     aside_since_line_ = loss_sum_ = 0;
     steps_since_line_ = timed_steps_ = tokens_since_line_ = 0;
@@ -364,11 +329,16 @@ class Trainer::Run {
 
   void evaluate() {
     aside([&] {
-      if (!validation_) validation_.emplace(data_.val, plan_, data_.options.val_batches);
-      const auto result = t_.stepper_->evaluate(*validation_, fit_.should_stop);
+      if (!validation_) {
+        validation_.emplace(data_.val, plan_, data_.options.val_batches,
+                            shards_of_process(t_.arrangement_, processes_));
+      }
+      std::function<bool()> stops;
+      if (fit_.should_stop) stops = [&] { return should_stop(); };
+      const auto result = t_.stepper_->evaluate(*validation_, stops);
       stopped_ = stopped_ || !result;
       if (!result) return;
-      if (o_.observer != nullptr) o_.observer->on_eval(clocks_.step, *result);
+      if (TrainObserver* o = observer()) o->on_eval(clocks_.step, *result);
       eval_ = result;  // it counts when it is told
       if (t_.progress_.restored_evaluated) t_.progress_.restored_evaluated = true;
     });
@@ -391,9 +361,9 @@ class Trainer::Run {
   void save() {
     if (o_.checkpoints.empty()) return;
     const auto write = [&] {
-      wait_for_snapshot();
+      complete_snapshot();
       if (t_.progress_.saved_step == clocks_.step) return;
-      write_and_tidy(o_.checkpoints, o_.retention, info(), t_.stepper_->state());
+      saver_.save(info(), t_.stepper_->state());
       t_.progress_.saved_step = clocks_.step;
     };
     aside(write, &save_s_);
@@ -403,24 +373,18 @@ class Trainer::Run {
   void begin_snapshot() {
     if (o_.checkpoints.empty()) return;
     const auto begin = [&] {
-      wait_for_snapshot();
-      snapshot_.start(t_.stepper_->state(), [directory = o_.checkpoints, retention = o_.retention,
-                                             about = info()](std::span<const StateTensor> state) {
-        write_and_tidy(directory, retention, about, state);
-      });
-      snapshot_step_ = clocks_.step;
+      complete_snapshot();
+      saver_.begin(info(), t_.stepper_->state());
     };
     aside(begin, &save_s_);
   }
 
-  // What went wrong with the last snapshot is thrown by whichever of these is called first.
-  void poll_snapshot() {
-    if (snapshot_.poll() && snapshot_step_) t_.progress_.saved_step = *snapshot_step_;
-  }
-  void wait_for_snapshot() {
-    const auto step = std::exchange(snapshot_step_, std::nullopt);
-    snapshot_.wait();
-    if (step) t_.progress_.saved_step = *step;
+  // Waits for what is being written, and throws what went wrong with it.
+  void complete_snapshot() {
+    const std::optional<std::int64_t> step = saver_.begun();
+    if (!step) return;
+    saver_.complete();
+    t_.progress_.saved_step = *step;
   }
 
   void finish() {
@@ -444,6 +408,7 @@ class Trainer::Run {
   const TrainerOptions& o_;
   const WindowData& data_;
   const FitOptions& fit_;
+  Processes& processes_;
   DispatchPlan plan_;
   Clock::time_point start_;
   Clock::time_point line_start_;
@@ -456,8 +421,7 @@ class Trainer::Run {
   double save_s_ = 0;
   LogLine line_;
   std::optional<EvalResult> eval_;
-  std::optional<std::int64_t> snapshot_step_;  // of the snapshot that was begun last
-  Snapshot snapshot_;
+  Saver saver_;
   bool stopped_ = false, owes_evaluation_ = false;
 };
 
@@ -470,6 +434,7 @@ Trainer::Trainer(LMObjective objective, Optimizer optimizer, TrainerOptions opti
   arrangement_ =
       arrange(options_.mesh, options_.devices->devices(), options_.layout, objective_.model());
   arrangement_.accumulate_full = options_.accumulate_full;
+  process_grid(arrangement_.mesh, options_.devices->processes().count());  // or it throws
 }
 
 Trainer::~Trainer() = default;

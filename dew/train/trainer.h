@@ -10,11 +10,13 @@
 
 #include "dew/checkpoint/directory.h"
 #include "dew/sharding/mesh.h"
+#include "dew/train/resume.h"
 #include "dew/train/state.h"
 
 namespace dew {
 
-// What a run tells whoever watches it. All calls come from the training thread.
+// What a run tells whoever watches it. All calls come from the training thread; of several
+// processes the first one tells, but each asks whether it may resume.
 struct LogLine {
   std::int64_t step = 0;
   double loss = 0, loss_mean = 0;        // of this step; mean over the steps since the last line
@@ -38,11 +40,6 @@ class TrainObserver {
   virtual void on_warning(const std::string& /*line*/) {}
 };
 
-// automatic: go on from the newest complete checkpoint, if there are any; damaged ones are passed
-// over with a warning, and that all are damaged is an error. must: the newest one is there and
-// undamaged, or it is an error. never: begin anew.
-enum class Resume { automatic, never, must };
-
 struct TrainerOptions {
   std::uint64_t seed = 0;
   Backend* devices = nullptr;  // must outlive the trainer
@@ -50,7 +47,9 @@ struct TrainerOptions {
   MeshSpec mesh = {};
   Layout layout = {};
   bool accumulate_full = false;  // see Placement
-  bool check_replicas = false;   // see Placed: slow, for finding faults
+  // Slow, for finding faults: see Placed. Processes that hold the same part of the state must also
+  // have the same bits of it after every step; at the start they must in any case.
+  bool check_replicas = false;
   DType compute = DType::f32;
   std::optional<std::int64_t> accumulate = {}, micro_batch = {};  // at most one
   Path checkpoints = {};  // directory for checkpoints; empty: none are read or written
@@ -73,7 +72,8 @@ struct FitOptions {
   std::int64_t eval_every = 0, checkpoint_every = 0;  // 0: at the end only
   // The rate by committed updates so far; empty: the optimizer's.
   std::function<double(std::int64_t committed)> lr = {};
-  std::function<bool()> should_stop = {};  // asked after each step and in evaluations
+  // Asked after each step and in evaluations. All processes stop where any of them is told to.
+  std::function<bool()> should_stop = {};
 };
 
 struct FitResult : TrainState {

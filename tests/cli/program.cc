@@ -8,6 +8,8 @@
 
 #include <chrono>
 #include <cstdlib>
+#include <fstream>
+#include <iterator>
 #include <sstream>
 #include <thread>
 
@@ -48,9 +50,44 @@ void keep_one_core() {
   ::sched_setaffinity(0, sizeof(one), &one);
 }
 
+// What is run: the program, or mpirun with it.
+Words command(const Path& absolute, const Words& arguments, const Start& start) {
+  Words words;
+  if (start.processes > 1) {
+    words = {"mpirun", "--allow-run-as-root", "--oversubscribe", "-n",
+             std::to_string(start.processes)};
+    if (!start.wrapped.empty())
+      words.insert(words.end(), {"/bin/sh", "-c", start.wrapped, "wrapped"});
+  }
+  words.push_back(absolute.string());
+  words.insert(words.end(), arguments.begin(), arguments.end());
+  return words;
+}
+
+std::string file_text(const Path& path) {
+  std::ifstream file(path);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+// The process of this rank that `mpirun` has started; -1 if there is none.
+int pid_of_rank(int mpirun, int rank) {
+  const std::string variable = "OMPI_COMM_WORLD_RANK=" + std::to_string(rank);
+  for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
+    const std::string name = entry.path().filename();
+    if (name.find_first_not_of("0123456789") != name.npos) continue;
+    std::istringstream stat(file_text(entry.path() / "stat"));
+    std::string pid, program, state;
+    int parent = 0;
+    stat >> pid >> program >> state >> parent;
+    const std::string variables = '\0' + file_text(entry.path() / "environ");
+    if (parent == mpirun && variables.find('\0' + variable + '\0') != variables.npos)
+      return std::stoi(name);
+  }
+  return -1;
+}
+
 // In the child: everything up to exec.
-[[noreturn]] void become(const Path& absolute, const Words& arguments, const Start& start,
-                         const Path& files) {
+[[noreturn]] void become(const Words& words, const Start& start, const Path& files) {
   redirect(STDOUT_FILENO, files / "out");
   redirect(STDERR_FILENO, files / "err");
   if (start.close_stdout) ::close(STDOUT_FILENO);
@@ -59,19 +96,19 @@ void keep_one_core() {
   if (start.one_core) keep_one_core();
   if (start.as_nobody && ::getuid() == 0 && ::setuid(kNobody) != 0) ::_exit(127);
   if (!start.directory.empty() && ::chdir(start.directory.c_str()) != 0) ::_exit(127);
-  std::vector<char*> argv = {const_cast<char*>(absolute.c_str())};
-  for (const std::string& word : arguments) argv.push_back(const_cast<char*>(word.c_str()));
+  std::vector<char*> argv;
+  for (const std::string& word : words) argv.push_back(const_cast<char*>(word.c_str()));
   argv.push_back(nullptr);
-  ::execv(absolute.c_str(), argv.data());
+  ::execvp(argv.front(), argv.data());
   ::_exit(127);
 }
 
 }  // namespace
 
 Running::Running(const Words& arguments, const Start& start) {
-  const Path absolute = std::filesystem::absolute(program());
+  const Words words = command(std::filesystem::absolute(program()), arguments, start);
   pid_ = ::fork();
-  if (pid_ == 0) become(absolute, arguments, start, files_.path());
+  if (pid_ == 0) become(words, start, files_.path());
 }
 
 Running::~Running() {
@@ -81,6 +118,12 @@ Running::~Running() {
 }
 
 void Running::signal(int number) { ::kill(pid_, number); }
+
+void Running::signal_rank(int rank, int number) {
+  const int pid = pid_of_rank(pid_, rank);
+  ASSERT_GT(pid, 0) << "no process of rank " << rank;
+  ::kill(pid, number);
+}
 
 bool Running::wait_for(const std::string& text) {
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::minutes(1);

@@ -24,7 +24,9 @@ struct Start {
   bool broken_stdout = false;  // a pipe whose reader has gone
   bool full_stdout = false;    // /dev/full, as a disk without room
   bool one_core = false;
-  bool as_nobody = false;  // where this user is root, who may read and write everything
+  bool as_nobody = false;    // where this user is root, who may read and write everything
+  int processes = 1;         // above 1: mpirun starts so many, more than there may be cores
+  std::string wrapped = {};  // a shell script that ends with "$@": how each of them is started
 };
 
 using Words = std::vector<std::string>;
@@ -44,6 +46,8 @@ class Running {
   ~Running();
 
   void signal(int number);
+  // To one of several processes. REQUIRES: they have begun to train.
+  void signal_rank(int rank, int number);
   // Until standard error contains `text`; false if the program ends or a minute passes before.
   bool wait_for(const std::string& text);
   bool ends_within(double seconds);

@@ -42,7 +42,7 @@ Planned plan_405b(std::int64_t layers, const MeshSpec& spec, std::int64_t device
     const Program& program = parts.module.programs[p];
     out.nodes += program.nodes().size();
     out.steps +=
-        make_plan(program, replaced_inputs(parts.module, static_cast<int>(p)), sizes).steps.size();
+        make_plan(program, replaced_inputs(parts.module, static_cast<int>(p)), {.atom_sizes = sizes}).steps.size();
   }
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
   out.seconds = took.count();

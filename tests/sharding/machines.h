@@ -49,7 +49,7 @@ class PlannedMachine {
         replaces.push_back(it == call.inputs.end() ? -1
                                                    : static_cast<int>(it - call.inputs.begin()));
       }
-      const Plan plan = make_plan(p, replaces, sizes_);
+      const Plan plan = make_plan(p, replaces, {.atom_sizes = sizes_});
       std::vector<Array> inputs;
       for (std::size_t i = 0; i < call.inputs.size(); ++i) {
         const Array& x = registers_.at(call.inputs[i]);
@@ -150,6 +150,9 @@ class ExecutedMachine {
   }
 
   void run(const std::string& list) { executable_->run(whole_.list_index(list)); }
+  std::vector<Shard> shards(const std::string& name) {
+    return executable_->shards(whole_.register_index(name));
+  }
 
  private:
   Module whole_;

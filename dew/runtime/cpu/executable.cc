@@ -26,13 +26,19 @@ struct CpuExecutable::Worker {
   std::byte** operands = nullptr;
 };
 
-CpuExecutable::CpuExecutable(Module module, Placed placed, std::shared_ptr<Pool> pool)
+CpuExecutable::CpuExecutable(Module module, Placed placed, std::shared_ptr<Pool> pool,
+                             comm::Job* job)
     : module_(std::move(module)), placed_(std::move(placed)), pool_(std::move(pool)) {
+  part_.place = placed_.place;
+  if (!part_.place.empty()) {
+    DEW_CHECK(job != nullptr, "a part of a mesh without other processes");
+    exchanges_ = std::make_unique<Exchanges>(*job, part_);
+  }
   placed_.registers.resize(module_.registers.size());
   placed_.stacked.resize(module_.registers.size(), false);
   for (std::size_t r = 0; r < module_.registers.size(); ++r)
     placed_.registers[r].dims.resize(module_.registers[r].type.shape.size());
-  for (const MeshAtom& a : placed_.mesh.atoms) atom_sizes_.push_back(a.size);
+  for (const MeshAtom& a : placed_.mesh.atoms) part_.atom_sizes.push_back(a.size);
   compile_programs();
   lay_out_memory();
   for (Compiled& c : compiled_) make_constants(c);
@@ -49,10 +55,12 @@ CpuExecutable::CpuExecutable(Module module, Placed placed, std::shared_ptr<Pool>
 void CpuExecutable::compile_programs() {
   for (std::size_t p = 0; p < module_.programs.size(); ++p) {
     Compiled c;
-    c.plan = make_plan(module_.programs[p], replaced_inputs(module_, static_cast<int>(p)),
-                       atom_sizes_, placed_.check_replicas ? Replicas::checked : Replicas::once);
+    c.plan = make_plan(module_.programs[p], replaced_inputs(module_, static_cast<int>(p)), part_,
+                       placed_.check_replicas ? Replicas::checked : Replicas::once);
     for (const Step& step : c.plan.steps) {
-      c.kernels.push_back(make_kernel(step));
+      const bool exchange = step.exchange >= 0;
+      c.kernels.push_back(exchange ? nullptr : make_kernel(step));
+      c.exchanges.push_back(exchange ? exchanges_->add(step, c.plan.name) : -1);
       max_operands_ = std::max(max_operands_, step.inputs.size() + step.outputs.size());
     }
     compiled_.push_back(std::move(c));
@@ -63,7 +71,7 @@ void CpuExecutable::lay_out_memory() {
   std::size_t offset = 0, constants = 0, arena = 0, shared = 0;
   for (std::size_t r = 0; r < module_.registers.size(); ++r) {
     register_offset_.push_back(offset);
-    offset += aligned(memory_type(register_info(r), atom_sizes_).bytes());
+    offset += aligned(memory_type(register_info(r), part_.atom_sizes).bytes());
   }
   for (const Compiled& c : compiled_) {
     arena = std::max(arena, aligned(c.plan.arena_bytes));
@@ -72,6 +80,7 @@ void CpuExecutable::lay_out_memory() {
                        ? aligned(b.type.bytes())
                        : 0;
     for (const auto& k : c.kernels) {
+      if (k == nullptr) continue;
       shared = std::max(shared, (k->shared_scratch() + kAlign - 1) / kAlign * kAlign);
       worker_bytes_ = std::max(worker_bytes_, (k->worker_scratch() + kAlign - 1) / kAlign * kAlign);
     }
@@ -125,6 +134,8 @@ BoundCall CpuExecutable::bind(const Call& call) const {
   for (std::size_t s = 0; s < c.plan.steps.size(); ++s) {
     BoundStep step;
     step.kernel = c.kernels[s].get();
+    step.exchange = c.exchanges[s];
+    step.starts = step.exchange >= 0 && c.plan.steps[s].op != &wait_op;
     step.outer = c.plan.steps[s].outer;
     step.positions = static_cast<int>(c.plan.steps[s].positions());
     for (const auto* views : {&c.plan.steps[s].inputs, &c.plan.steps[s].outputs}) {
@@ -145,6 +156,7 @@ BoundCall CpuExecutable::bind(const Call& call) const {
 
 void CpuExecutable::run(int list) {
   pool_->run(bodies_[static_cast<std::size_t>(list)]);
+  if (exchanges_ != nullptr) exchanges_->expect_none_failed();
   if (placed_.check_replicas) expect_equal_replicas();
 }
 
@@ -203,6 +215,7 @@ void CpuExecutable::address_position(const BoundStep& step, std::int64_t iterati
 // Positions of a kernel of one phase are pieces like others; several phases share scratch, so
 // positions follow one another.
 void CpuExecutable::run_step(const BoundStep& step, std::int64_t iteration, Worker& worker) const {
+  if (step.kernel == nullptr) return run_exchange(step, iteration, worker);
   const int phases = static_cast<int>(step.kernel->phases().size());
   const int together = phases == 1 ? step.positions : 1;
   for (int first = 0; first < step.positions; first += together) {
@@ -217,10 +230,12 @@ void CpuExecutable::run_phase(const BoundStep& step, std::int64_t iteration, int
                               int first_position, int positions, Worker& worker) const {
   const int each = step.kernel->phases()[static_cast<std::size_t>(phase)];
   const int pieces = each * positions;
+  const bool lost = exchanges_ != nullptr && exchanges_->failed();
   if (pieces <= 1) {
-    if (worker.number == 0 && pieces == 1) {
+    if (worker.number == 0 && pieces == 1 && !lost) {
       address_position(step, iteration, first_position, worker);
       step.kernel->run(worker.args, phase, 0);
+      if (exchanges_ != nullptr) exchanges_->progress();
     }
     worker.alone = worker.alone || pieces == 1;
     return;
@@ -232,52 +247,56 @@ void CpuExecutable::run_phase(const BoundStep& step, std::int64_t iteration, int
     const int position = first_position + piece / each;
     if (position != addressed) address_position(step, iteration, position, worker);
     addressed = position;
-    step.kernel->run(worker.args, phase, piece % each);
+    if (!lost) step.kernel->run(worker.args, phase, piece % each);
+    if (worker.number == 0 && exchanges_ != nullptr) exchanges_->progress();
   }
   pool_->barrier();
 }
 
-// A register as a value of a device's program.
+// By worker 0. To start one nobody waits: what is sent and received is touched by no step before
+// the one that waits, which is like a phase of one piece.
+void CpuExecutable::run_exchange(const BoundStep& step, std::int64_t iteration,
+                                 Worker& worker) const {
+  worker.alone = worker.alone || !step.starts;
+  if (worker.number != 0) return;
+  if (!step.starts) return exchanges_->wait(step.exchange);
+  address_position(step, iteration, 0, worker);
+  exchanges_->start(step.exchange, worker.operands[0], worker.operands[1]);
+}
+
+// A register as a value of a process's program.
 ValueInfo CpuExecutable::register_info(std::size_t reg) const {
   ValueInfo info;
   info.type = module_.registers[reg].type;
   info.stacked = placed_.stacked[reg];
-  for (const int a : memory_order(placed_.registers[reg], info.stacked)) info.shards.push_back(a);
+  for (const int a : memory_order(placed_.registers[reg], info.stacked)) {
+    if (!part_.crosses(a)) info.shards.push_back(a);
+  }
   return info;
 }
 
 std::vector<Shard> CpuExecutable::shards(int reg) {
   const auto r = static_cast<std::size_t>(reg);
-  const Spec& spec = placed_.registers[r];
   const ValueInfo info = register_info(r);
   const Dims local = info.type.shape;
-  if (spec.partial != 0) return {};
+  if (placed_.registers[r].partial != 0) return {};
   std::byte* at = memory_.data() + register_offset_[r];
   // One part after another in memory: of a stack, all parts of a layer before the next layer.
-  const std::int64_t layers = info.stacked && !info.shards.empty() ? local[0] : 1;
+  const bool by_layer = info.stacked && !info.shards.empty();
+  const std::int64_t layers = by_layer ? local[0] : 1;
   Dims extent = local, sizes;
   if (layers > 1) extent[0] = 1;
   if (layers == 0) return {};
   for (const std::int64_t a : info.shards)
-    sizes.push_back(atom_sizes_[static_cast<std::size_t>(a)]);
+    sizes.push_back(part_.atom_sizes[static_cast<std::size_t>(a)]);
   const auto bytes = static_cast<std::size_t>(element_count(extent) * byte_size(info.type.dtype));
   std::vector<Shard> out;
   for (std::int64_t layer = 0; layer < layers; ++layer) {
     for_each_index(sizes, [&](const Dims& position) {
-      std::vector<std::int64_t> place(atom_sizes_.size(), 0);
-      for (std::size_t i = 0; i < position.size(); ++i)
-        place[static_cast<std::size_t>(info.shards[i])] = position[i];
-      Shard shard{.start = {}, .extent = extent, .bytes = {at, bytes}, .device = 0};
-      for (std::size_t a = 0; a < place.size(); ++a)
-        shard.device = shard.device * atom_sizes_[a] + place[a];
-      for (std::size_t d = 0; d < extent.size(); ++d) {
-        std::int64_t block = 0;
-        for (const int a : spec.dims[d]) {
-          block =
-              block * atom_sizes_[static_cast<std::size_t>(a)] + place[static_cast<std::size_t>(a)];
-        }
-        shard.start.push_back(block * local[d] + (d == 0 && layers > 1 ? layer : 0));
-      }
+      Shard shard = shard_at(placed_.registers[r], info.shards, position, local);
+      shard.extent = extent;
+      if (layers > 1) shard.start[0] += layer;
+      shard.bytes = {at, bytes};
       out.push_back(std::move(shard));
       at += bytes;
     });
@@ -286,11 +305,38 @@ std::vector<Shard> CpuExecutable::shards(int reg) {
   return out;
 }
 
+// The part of an array that is at this position along the atoms inside of the process.
+Shard CpuExecutable::shard_at(const Spec& spec, const Dims& inside, const Dims& position,
+                              const Dims& local) const {
+  const Dims& sizes = part_.atom_sizes;
+  Dims place(sizes.size(), 0);
+  for (std::size_t i = 0; i < position.size(); ++i)
+    place[static_cast<std::size_t>(inside[i])] = position[i];
+  Shard shard;
+  const AtomMask split = atoms_in(spec.dims);
+  for (std::size_t a = 0; a < sizes.size(); ++a) {
+    const auto atom = static_cast<std::int64_t>(a);
+    if (part_.crosses(atom)) place[a] = part_.place[a];
+    shard.device = shard.device * sizes[a] + place[a];
+    if (!part_.crosses(atom) || has(split, static_cast<int>(a))) continue;
+    shard.copy = shard.copy * sizes[a] + place[a];
+    shard.copies *= sizes[a];
+  }
+  for (std::size_t d = 0; d < local.size(); ++d) {
+    std::int64_t block = 0;
+    for (const int a : spec.dims[d])
+      block = block * sizes[static_cast<std::size_t>(a)] + place[static_cast<std::size_t>(a)];
+    shard.start.push_back(block * local[d]);
+  }
+  return shard;
+}
+
 std::string CpuExecutable::describe() const {
   std::string out;
   for (const Compiled& c : compiled_) {
     out += print(c.plan);
     for (std::size_t s = 0; s < c.kernels.size(); ++s) {
+      if (c.kernels[s] == nullptr) continue;
       const Kernel& k = *c.kernels[s];
       int pieces = 0;
       for (const int n : k.phases()) pieces += n;

@@ -6,22 +6,26 @@
 #include <vector>
 
 #include "dew/runtime/backend.h"
+#include "dew/runtime/cpu/exchanges.h"
 #include "dew/runtime/cpu/kernel.h"
 #include "dew/runtime/cpu/memory.h"
 #include "dew/runtime/cpu/pool.h"
 
 namespace dew::cpu {
 
-// One program: its plan and a kernel for each step.
+// One program: its plan and a kernel for each step; none for exchanges between processes.
 struct Compiled {
   Plan plan;
   std::vector<std::unique_ptr<Kernel>> kernels;
+  std::vector<int> exchanges;         // of each step its number among the executable's, or -1
   std::vector<std::byte*> constants;  // by buffer, counts too; null for other buffers
 };
 
 // A step with the addresses of its operands in iteration 0, and the bytes that an iteration adds.
 struct BoundStep {
-  const Kernel* kernel = nullptr;
+  const Kernel* kernel = nullptr;  // null: an exchange
+  int exchange = -1;
+  bool starts = false;  // the exchange; or waits for it
   std::vector<std::byte*> base;
   std::vector<std::int64_t> stride;
   Dims outer;                       // sizes of the positions it runs at
@@ -36,8 +40,9 @@ struct BoundCall {
 
 class CpuExecutable : public Executable {
  public:
-  // `pool` outlives this. Throws if a program cannot be planned or a step has no kernel.
-  CpuExecutable(Module module, Placed placed, std::shared_ptr<Pool> pool);
+  // Throws if a program cannot be planned or a step has no kernel. `job` outlives this; null: one
+  // process.
+  CpuExecutable(Module module, Placed placed, std::shared_ptr<Pool> pool, comm::Job* job = nullptr);
 
   void run(int list) override;
   std::vector<Shard> shards(int reg) override;
@@ -61,6 +66,9 @@ class CpuExecutable : public Executable {
   BoundCall bind(const Call& call) const;
   void walk(int list, int worker) const;
   void run_step(const BoundStep& step, std::int64_t iteration, Worker& worker) const;
+  void run_exchange(const BoundStep& step, std::int64_t iteration, Worker& worker) const;
+  Shard shard_at(const Spec& spec, const Dims& inside, const Dims& position,
+                 const Dims& local) const;
   static void address_position(const BoundStep& step, std::int64_t iteration, int position,
                                Worker& worker);
   void run_phase(const BoundStep& step, std::int64_t iteration, int phase, int first_position,
@@ -69,8 +77,9 @@ class CpuExecutable : public Executable {
 
   Module module_;
   Placed placed_;
-  Dims atom_sizes_;
+  MeshPart part_;
   std::shared_ptr<Pool> pool_;
+  std::unique_ptr<Exchanges> exchanges_;  // null: one process
   std::vector<Compiled> compiled_;
   std::vector<std::vector<BoundCall>> lists_;
   Memory memory_;  // registers, constants, arena, shared scratch, scratch of each worker

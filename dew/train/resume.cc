@@ -1,0 +1,89 @@
+#include "dew/train/resume.h"
+
+#include <vector>
+
+#include "dew/base/digest.h"
+#include "dew/base/error.h"
+#include "dew/base/format.h"
+#include "dew/train/config.h"
+
+namespace dew {
+namespace {
+
+void check_trustworthy(const NewestCheckpoint& newest, const Path& directory, Resume resume) {
+  const bool must = resume == Resume::must;
+  std::vector<std::string> problems;
+  for (const CheckpointEntry& e : newest.skipped) problems.push_back(e.problem);
+  if (newest.found && must && !problems.empty()) {
+    fail(ErrorCode::checkpoint,
+         format("the newest checkpoint is damaged: {}", fmt::join(problems, "; ")),
+         format("resume \"auto\" goes on from step {}", newest.found->step));
+  }
+  if (newest.found || (problems.empty() && !must)) return;
+  const std::string what = format("no complete checkpoint in {}", directory.string());
+  fail(ErrorCode::checkpoint,
+       problems.empty() ? what : format("{}: {}", what, fmt::join(problems, "; ")),
+       problems.empty() ? "" : "move them away to begin anew");
+}
+
+}  // namespace
+
+DataState data_state(const WindowData& data, std::int64_t position) {
+  const DataIdentity id = data.identity();
+  return {.position = position,
+          .corpus = id.corpus,
+          .records = id.records,
+          .seq_len = id.seq_len,
+          .stride = id.stride,
+          .shuffle = id.shuffle,
+          .seed = id.seed};
+}
+
+std::unique_ptr<CheckpointReader> find_checkpoint(
+    Processes& processes, const Path& directory, Resume resume,
+    const std::function<void(const std::string&)>& warn) {
+  std::unique_ptr<CheckpointReader> reader;
+  const std::string path = first_says(processes, "the newest checkpoint", [&] {
+    NewestCheckpoint newest = newest_checkpoint(directory, Verify::everything);
+    check_trustworthy(newest, directory, resume);
+    if (!newest.found) return std::string();
+    for (const CheckpointEntry& e : newest.skipped) warn(passed_over(e));
+    reader = std::move(newest.reader);
+    return newest.found->path.string();
+  });
+  if (!path.empty() && reader == nullptr) reader = std::make_unique<CheckpointReader>(path);
+  return reader;
+}
+
+void expect_same_run(const CheckpointReader& reader, std::uint64_t seed,
+                     const models::TransformerConfig& model, const WindowData& data) {
+  const CheckpointInfo& info = reader.info();
+  std::vector<std::string> changes;
+  const auto compare = [&](const char* what, const auto& before, const auto& now) {
+    if (before != now) changes.push_back(format("{} was {}, is {}", what, before, now));
+  };
+  compare("run.seed", info.seed, seed);
+  // What the backward pass makes again is no part of the model.
+  TrainConfig before, now;
+  before.model = models::resolved(parse_model(info.model, "the checkpoint's model"));
+  now.model = model;
+  before.model.remat = now.model.remat;
+  for (const ConfigChange& change : config_changes(before, now)) {
+    compare(change.key.c_str(), change.before, change.now);
+  }
+  const DataState here = data_state(data, info.data.position);
+  compare("the training data's fingerprint", digest_text(info.data.corpus),
+          digest_text(here.corpus));
+  compare("its number of records", info.data.records, here.records);
+  compare("data.seq_len", info.data.seq_len, here.seq_len);
+  compare("data.stride", info.data.stride, here.stride);
+  compare("data.shuffle", info.data.shuffle, here.shuffle);
+  compare("the seed of its order", info.data.seed, here.seed);
+  if (changes.empty()) return;
+  fail(ErrorCode::checkpoint,
+       format("cannot resume from {}: {}", reader.path().parent_path().string(),
+              fmt::join(changes, "; ")),
+       "set them back, or train in another run.dir");
+}
+
+}  // namespace dew

@@ -1,0 +1,148 @@
+// Partitioned steps on several processes (threads that exchange), against the reference on one
+// device.
+#include <gtest/gtest.h>
+
+#include <mutex>
+
+#include "dew/ops/ops.h"
+#include "dew/runtime/comm/threads_test_support.h"
+#include "dew/sharding/process_grid.h"
+#include "tests/sharding/machines.h"
+#include "tests/sharding/step_cases.h"
+
+namespace dew {
+namespace {
+
+using namespace sharding_test;
+
+// An array that arrives part by part.
+struct Gathered {
+  std::vector<std::byte> bytes;
+  std::map<Dims, std::pair<Box, int>> boxes;  // by start, with the number of processes that had it
+  std::map<Dims, std::vector<std::byte>> parts;
+};
+
+class StepOnProcesses {
+ public:
+  explicit StepOnProcesses(const Case& c)
+      : objective_(CausalTransformer(c.config), {.seq_len = kColumns, .z_loss = 0.02}),
+        module_(optimized(
+            training_module(objective_, optimizer_, {c.micro_steps, c.rows, kColumns}, c.compute))),
+        before_(start(objective_, optimizer_, c)),
+        after_(before_) {
+    for (const char* name : {"c1", "c2"}) {
+      before_.erase(name);
+      after_.erase(name);
+    }
+    plain::run_list(module_, "train", after_);
+    plain::run_list(module_, "eval", after_);
+  }
+
+  void expect_same(const Mesh& mesh, int processes, double tolerance,
+                   std::mt19937* random = nullptr) {
+    SCOPED_TRACE(to_string(mesh) + " on " + std::to_string(processes));
+    const Placement placement = training_placement(module_, objective_, optimizer_, mesh, random);
+    arrays_.clear();
+    comm::run_processes(processes, [&](comm::Job& job) { run(job, placement); });
+    for (const auto& [name, array] : after_) {
+      const Type& type =
+          module_.registers[static_cast<std::size_t>(module_.register_index(name))].type;
+      const Gathered& found = arrays_[name];
+      if (found.boxes.empty()) continue;
+      std::vector<Box> boxes;
+      for (const auto& [first, box] : found.boxes) boxes.push_back(box.first);
+      if (type.elements() > 0) {
+        EXPECT_EQ(tiling_problem(type.shape, boxes), "") << name;
+      }
+      double scale = 1e-3;
+      for (const double v : array.data) scale = std::max(scale, std::abs(v));
+      const Array values = load(type, found.bytes.data());
+      EXPECT_LT(plain::worst_difference(values.data, array.data) / scale, tolerance) << name;
+    }
+  }
+
+ private:
+  void run(comm::Job& job, const Placement& placement) {
+    const std::unique_ptr<Backend> backend =
+        cpu_backend(1 + job.rank() % 2, placement.mesh.devices(), &job);
+    ExecutedMachine machine(module_, placement, *backend);
+    for (const auto& [name, array] : before_) machine.set(name, array);
+    machine.run("train");
+    machine.run("eval");
+    const std::lock_guard lock(mutex_);
+    for (const auto& [name, array] : after_) collect(name, machine.shards(name));
+  }
+
+  // The same bits in every process that has them.
+  void collect(const std::string& name, const std::vector<Shard>& shards) {
+    const Type& type =
+        module_.registers[static_cast<std::size_t>(module_.register_index(name))].type;
+    Gathered& all = arrays_[name];
+    all.bytes.resize(static_cast<std::size_t>(type.bytes()));
+    for (const Shard& s : shards) {
+      const Box box{s.start, s.extent};
+      auto& [known, count] = all.boxes[s.start];
+      const std::vector<std::byte> bytes(s.bytes.begin(), s.bytes.end());
+      if (count++ > 0) {
+        EXPECT_EQ(known, box) << name;
+        EXPECT_EQ(all.parts[s.start], bytes) << name << to_string(box) << " differs";
+      }
+      known = box;
+      all.parts[s.start] = bytes;
+      EXPECT_LT(s.copy, s.copies);
+      copy_part(box, byte_size(type.dtype), box, s.bytes, dew::whole(type.shape), all.bytes);
+    }
+  }
+
+  const Optimizer optimizer_ = {.name = "sgd", .momentum = 0.5, .clip_norm = 0.5, .ema_decay = 0.9};
+  LMObjective objective_;
+  Module module_;
+  Arrays before_, after_;
+  std::mutex mutex_;
+  std::map<std::string, Gathered> arrays_;
+};
+
+std::vector<int> process_counts(const Mesh& mesh) {
+  std::vector<int> counts;
+  for (int p = 2; p <= mesh.devices(); ++p) {
+    if (mesh.devices() % p == 0) counts.push_back(p);
+  }
+  return counts;
+}
+
+TEST(Processes, LlamaLikeSteps) {
+  StepOnProcesses step({llama_like()});
+  std::vector<Mesh> all = meshes();
+  all.push_back(split_axis(build_mesh({.fsdp = 2, .tensor = 4}, 8), kTensor, 2));
+  for (const Mesh& mesh : all) {
+    for (const int p : process_counts(mesh)) step.expect_same(mesh, p, 1e-4);
+  }
+}
+
+TEST(Processes, GptLikeStepsInMicroSteps) {
+  StepOnProcesses step({gpt_like(), 12, 3});
+  for (const Mesh& mesh : meshes()) {
+    for (const int p : process_counts(mesh)) step.expect_same(mesh, p, 1e-4);
+  }
+}
+
+TEST(Processes, Bf16Steps) {
+  StepOnProcesses step({llama_like(), 12, 2, DType::bf16});
+  for (const Mesh& mesh : meshes()) {
+    for (const int p : process_counts(mesh)) step.expect_same(mesh, p, 0.1);
+  }
+}
+
+TEST(Processes, RandomLayouts) {
+  std::mt19937 random(5);
+  StepOnProcesses step({llama_like(), 12, 2});
+  const std::vector<Mesh> all = meshes();
+  for (int i = 0; i < 12; ++i) {
+    const Mesh& mesh = all[3 + random() % (all.size() - 3)];
+    const std::vector<int> counts = process_counts(mesh);
+    step.expect_same(mesh, counts[random() % counts.size()], 1e-4, &random);
+  }
+}
+
+}  // namespace
+}  // namespace dew
