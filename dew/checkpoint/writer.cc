@@ -180,12 +180,13 @@ Path CheckpointWriter::commit() {
 }
 
 Path write_checkpoint(const Path& directory, const CheckpointInfo& info,
-                      std::span<const StateTensor> state) {
+                      std::span<const StateTensor> state, std::span<const CarriedFile> files) {
   CheckpointWriter writer(directory, info, {.bytes_stay = true});
   for (const StateTensor& tensor : state) writer.declare(tensor.record);
   for (const StateTensor& tensor : state) {
     for (const auto& [box, bytes] : tensor.parts) writer.add(tensor.record.name, box, bytes);
   }
+  for (const CarriedFile& file : files) writer.add_file(file.name, file.bytes);
   return writer.commit();
 }
 

@@ -37,16 +37,16 @@ DataState data_state(const WindowData& data, std::int64_t position) {
 }
 
 // A checkpoint, and then none too many.
-void write_and_tidy(const Path& directory, const Retention& retention, const CheckpointInfo& info,
+void write_and_tidy(const TrainerOptions& options, const CheckpointInfo& info,
                     std::span<const StateTensor> state) {
   const std::int64_t step = info.clocks.step;
   try {
-    write_checkpoint(directory, info, state);
+    write_checkpoint(options.checkpoints, info, state, options.files);
   } catch (const Error& e) {
     fail(e.code(), format("the checkpoint of step {} is not written: {}", step, e.what()),
          e.hint());
   }
-  apply_retention(directory, retention, info.run, step);
+  apply_retention(options.checkpoints, options.retention, info.run, step);
 }
 
 // Tells runs apart.
@@ -393,7 +393,7 @@ class Trainer::Run {
     const auto write = [&] {
       wait_for_snapshot();
       if (t_.progress_.saved_step == clocks_.step) return;
-      write_and_tidy(o_.checkpoints, o_.retention, info(), t_.stepper_->state());
+      write_and_tidy(o_, info(), t_.stepper_->state());
       t_.progress_.saved_step = clocks_.step;
     };
     aside(write, &save_s_);
@@ -404,10 +404,10 @@ class Trainer::Run {
     if (o_.checkpoints.empty()) return;
     const auto begin = [&] {
       wait_for_snapshot();
-      snapshot_.start(t_.stepper_->state(), [directory = o_.checkpoints, retention = o_.retention,
-                                             about = info()](std::span<const StateTensor> state) {
-        write_and_tidy(directory, retention, about, state);
-      });
+      snapshot_.start(t_.stepper_->state(),
+                      [options = &o_, about = info()](std::span<const StateTensor> state) {
+                        write_and_tidy(*options, about, state);
+                      });
       snapshot_step_ = clocks_.step;
     };
     aside(begin, &save_s_);
