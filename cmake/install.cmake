@@ -14,6 +14,7 @@ install(DIRECTORY ${PROJECT_SOURCE_DIR}/dew DESTINATION ${CMAKE_INSTALL_INCLUDED
         FILES_MATCHING PATTERN "*.h"
         PATTERN "base/format.h" EXCLUDE
         PATTERN "base/json.h" EXCLUDE
+        PATTERN "data/tokenizers/json_parts.h" EXCLUDE
         PATTERN "*-inl.h" EXCLUDE
         PATTERN "*_test*.h" EXCLUDE
         PATTERN "testdata" EXCLUDE

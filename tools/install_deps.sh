@@ -3,7 +3,8 @@
 set -euo pipefail
 
 build="g++ cmake ninja-build libdnnl-dev libhwy-dev nlohmann-json3-dev libtomlplusplus-dev
-       libcli11-dev libfmt-dev libxxhash-dev libzstd-dev zlib1g-dev libopenmpi-dev"
+       libcli11-dev libfmt-dev libxxhash-dev libzstd-dev zlib1g-dev libopenmpi-dev
+       libpcre2-dev libsentencepiece-dev libutf8proc-dev"
 test="$build libgtest-dev libgmock-dev librapidcheck-dev libbenchmark-dev python3 openmpi-bin"
 demo="$build bible-kjv"
 ci="$test bible-kjv git ccache clang-16 clang-tidy-16 clang-format-16 libclang-rt-16-dev

@@ -69,7 +69,10 @@ OrderedJson to_json(const DataState& d) {
 }
 
 OrderedJson to_json(const TokenizerState& t) {
-  return {{"name", t.name}, {"eos_id", t.eos_id ? OrderedJson(*t.eos_id) : OrderedJson()}};
+  OrderedJson json = {{"name", t.name},
+                      {"eos_id", t.eos_id ? OrderedJson(*t.eos_id) : OrderedJson()}};
+  if (t.bos_id) json["bos_id"] = *t.bos_id;
+  return json;
 }
 
 OrderedJson to_json(const ShardFile& s) {
@@ -218,7 +221,10 @@ CheckpointInfo parse_info(const JsonObject& o) {
           .clocks = parse_clocks(o.object("clocks")),
           .data = parse_data(o.object("data")),
           .tokenizer = {.name = tokenizer.text("name"),
-                        .eos_id = tokenizer.integer_or_null("eos_id", 0, kMost)},
+                        .eos_id = tokenizer.integer_or_null("eos_id", 0, kMost),
+                        .bos_id = tokenizer.has("bos_id")
+                                      ? tokenizer.integer_or_null("bos_id", 0, kMost)
+                                      : std::nullopt},
           .model = o.text("model"),
           .config = o.text("config"),
           .processor = o.text("processor"),

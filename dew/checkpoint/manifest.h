@@ -48,6 +48,7 @@ struct DataState {
 struct TokenizerState {
   std::string name;  // "byte", or the checkpoint's own file "tokenizer.json"; empty: not known
   std::optional<std::int64_t> eos_id;
+  std::optional<std::int64_t> bos_id = {};  // that documents of the training data begin with
 
   bool operator==(const TokenizerState&) const = default;
 };

@@ -7,8 +7,12 @@
 
 namespace dew {
 
-Saver::Saver(Processes& processes, Path directory, const Retention& retention)
-    : processes_(processes), directory_(std::move(directory)), retention_(retention) {}
+Saver::Saver(Processes& processes, Path directory, const Retention& retention,
+             std::span<const CarriedFile> files)
+    : processes_(processes),
+      directory_(std::move(directory)),
+      retention_(retention),
+      files_(files) {}
 
 // What fails is told of the step.
 template <class F>
@@ -30,6 +34,7 @@ void Saver::open(const CheckpointInfo& info, std::span<const StateTensor> state)
     attempt([&] {
       writer_.emplace(directory_, info);
       for (const StateTensor& tensor : state) writer_->declare(tensor.record);
+      for (const CarriedFile& file : files_) writer_->add_file(file.name, file.bytes);
     });
   });
 }
@@ -63,7 +68,7 @@ void Saver::save(const CheckpointInfo& info, std::span<const StateTensor> state)
   complete();
   open(info, state);
   if (processes_.count() == 1) {
-    attempt([&] { write_checkpoint(directory_, info, state); });
+    attempt([&] { write_checkpoint(directory_, info, state, files_); });
     apply_retention(directory_, retention_, run_, step_);
     return;
   }
@@ -77,7 +82,7 @@ void Saver::begin(const CheckpointInfo& info, std::span<const StateTensor> state
   const bool alone = processes_.count() == 1;
   snapshot_.start(state, [this, alone, info](std::span<const StateTensor> copy) {
     if (!alone) return write(copy);
-    attempt([&] { write_checkpoint(directory_, info, copy); });
+    attempt([&] { write_checkpoint(directory_, info, copy, files_); });
     apply_retention(directory_, retention_, run_, step_);
   });
   begun_ = step_;

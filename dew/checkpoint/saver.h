@@ -18,8 +18,9 @@ namespace dew {
 // alone. Belongs to one thread.
 class Saver {
  public:
-  // `processes` must outlive this.
-  Saver(Processes& processes, Path directory, const Retention& retention);
+  // Each checkpoint carries the files as well. `processes` and `files` must outlive this.
+  Saver(Processes& processes, Path directory, const Retention& retention,
+        std::span<const CarriedFile> files = {});
 
   // Writes the state while the run waits.
   void save(const CheckpointInfo& info, std::span<const StateTensor> state);
@@ -43,6 +44,7 @@ class Saver {
   Processes& processes_;
   Path directory_;
   Retention retention_;
+  std::span<const CarriedFile> files_;
   std::string run_;
   std::int64_t step_ = 0;  // of what is being written
   std::optional<std::int64_t> begun_;

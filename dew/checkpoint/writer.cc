@@ -113,9 +113,10 @@ Path CheckpointWriter::commit() {
 }
 
 Path write_checkpoint(const Path& directory, const CheckpointInfo& info,
-                      std::span<const StateTensor> state) {
+                      std::span<const StateTensor> state, std::span<const CarriedFile> files) {
   CheckpointWriter writer(directory, info, {.bytes_stay = true});
   writer.add(state);
+  for (const CarriedFile& file : files) writer.add_file(file.name, file.bytes);
   return writer.commit();
 }
 

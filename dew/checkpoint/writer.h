@@ -65,8 +65,13 @@ class CheckpointWriter {
   bool replaces_ = false, committed_ = false;
 };
 
-// A checkpoint of these arrays. Returns its path.
+// A file beside the shards: its name and its bytes.
+struct CarriedFile {
+  std::string name, bytes;
+};
+
+// A checkpoint of these arrays and files. Returns its path.
 Path write_checkpoint(const Path& directory, const CheckpointInfo& info,
-                      std::span<const StateTensor> state);
+                      std::span<const StateTensor> state, std::span<const CarriedFile> files = {});
 
 }  // namespace dew

@@ -21,6 +21,8 @@ using Arguments = std::vector<std::string>;  // without the program's name
 
 // Each parses what follows its name and returns the exit status. Errors are thrown.
 int tokenize_command(const Arguments& arguments);
+int tokenizer_command(const Arguments& arguments);
+int tokenizer_train_command(const Arguments& arguments);  // dew tokenizer train
 int train_command(const Arguments& arguments);
 int eval_command(const Arguments& arguments);
 int dispatch_command(const Arguments& arguments);

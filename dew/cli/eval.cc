@@ -9,6 +9,7 @@
 #include "dew/cli/devices.h"
 #include "dew/cli/job.h"
 #include "dew/cli/model.h"
+#include "dew/data/tokenizers/load.h"
 #include "dew/dew.h"
 
 namespace dew::cli {
@@ -39,6 +40,18 @@ bool parse_eval(const Arguments& arguments, EvalArguments& a) {
   return parse(app, arguments);
 }
 
+// Tokenizers of files have the same name: what counts is in them.
+void require_same_files(const std::string& data, const Model& model, const std::string& tokenizer) {
+  const Path path = Path(data) / tokenizer;
+  if (tokenizer == "byte" || file_kind(path, ErrorCode::data) != FileKind::regular) return;
+  const auto own = model.carried_file(tokenizer);
+  if (!own || *own == read_file(path, ErrorCode::data, kMostTokenizerBytes)) return;
+  fail(ErrorCode::data,
+       format("'{}' was made by another tokenizer than the model's: their files '{}' differ", data,
+              tokenizer),
+       "tokenize the text as the model's training data was");
+}
+
 WindowData load_data(const EvalArguments& a, const Model& model) {
   const TrainConfig& config = model.run_config();
   const TokenizerState tokenizer =
@@ -53,6 +66,7 @@ WindowData load_data(const EvalArguments& a, const Model& model) {
                 data.meta.tokenizer, data.meta.vocab_size, tokenizer.name, config.model.vocab_size),
          "tokenize the text as the model's training data was");
   }
+  require_same_files(a.data, model, data.meta.tokenizer);
   return data;
 }
 

@@ -56,15 +56,8 @@ std::string origin_of(const Model& model) {
 
 void copy_tokenizer(const Model& model, const Path& to) {
   for (const std::string name : kTokenizerFiles) {
-    if (const CheckpointReader* reader = model.checkpoint()) {
-      if (reader->has_file(name))
-        write_file_atomic(to / name, reader->read_extra_file(name), ErrorCode::usage);
-      continue;
-    }
-    const Path from = model.hugging_face()->path() / name;
-    if (file_kind(from, ErrorCode::checkpoint) != FileKind::regular) continue;
-    write_file_atomic(to / name, read_file(from, ErrorCode::checkpoint, kMaxTokenizerBytes),
-                      ErrorCode::usage);
+    if (const auto text = model.carried_file(name))
+      write_file_atomic(to / name, *text, ErrorCode::usage);
   }
 }
 

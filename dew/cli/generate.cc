@@ -11,7 +11,7 @@
 #include "dew/cli/cli.h"
 #include "dew/cli/machine.h"
 #include "dew/cli/model.h"
-#include "dew/data/tokenizer.h"
+#include "dew/data/tokenizers/load.h"
 #include "dew/dew.h"
 
 namespace dew::cli {
@@ -119,7 +119,24 @@ std::unique_ptr<Tokenizer> make_tokenizer_of(const Model& model, const std::stri
     fail(ErrorCode::data, format("'{}' does not say its tokenizer", path),
          "--ids 1,2,3 needs none");
   }
-  return make_tokenizer(state.name, state.eos_id.has_value());
+  return carried_tokenizer(
+      state.name, state.eos_id.has_value(),
+      [&](const std::string& name) { return model.carried_file(name); }, path);
+}
+
+// The ids of a text to go on from: framed as the model has seen documents. A model of ours has seen
+// what `dew tokenize` made; another one what its tokenizer's file says.
+std::vector<std::int32_t> encode_prompt(const std::string& text, const Tokenizer& tokenizer,
+                                        const Model& model) {
+  const bool ours = model.checkpoint() != nullptr && !model.checkpoint()->info().config.empty();
+  std::vector<std::int32_t> ids = tokenizer.encode(text, {.special_in_text = true, .frame = !ours});
+  const auto trained = ours ? model.tokenizer().bos_id : std::nullopt;
+  if (trained) ids.insert(ids.begin(), static_cast<std::int32_t>(*trained));
+  // The text may spell the token that begins it.
+  const auto bos =
+      trained ? std::optional(static_cast<std::int32_t>(*trained)) : tokenizer.bos_id();
+  if (ids.size() > 1 && bos == ids[0] && ids[0] == ids[1]) ids.erase(ids.begin());
+  return ids;
 }
 
 std::optional<std::int32_t> end_id(const Model& model) {
@@ -130,9 +147,9 @@ std::optional<std::int32_t> end_id(const Model& model) {
 
 // Ids to go on from: what was given, or the token behind which documents begin.
 std::vector<std::int32_t> prompt_ids(const GenerateArguments& a, const Tokenizer* tokenizer,
-                                     std::optional<std::int32_t> end) {
+                                     const Model& model, std::optional<std::int32_t> end) {
   std::vector<std::int32_t> ids =
-      tokenizer == nullptr ? parse_ids(a.ids) : tokenizer->encode(prompt_text(a));
+      tokenizer == nullptr ? parse_ids(a.ids) : encode_prompt(prompt_text(a), *tokenizer, model);
   if (ids.empty() && end) ids.push_back(*end);
   if (ids.empty()) {
     fail(ErrorCode::usage, "the prompt is empty, and the model has no end token to begin behind",
@@ -279,7 +296,7 @@ int generate_text(const GenerateArguments& a, const Model& model) {
   const std::unique_ptr<Tokenizer> tokenizer =
       a.has_ids ? nullptr : make_tokenizer_of(model, a.model);
   const std::optional<std::int32_t> end = end_id(model);
-  const std::vector<std::int32_t> prompt = prompt_ids(a, tokenizer.get(), end);
+  const std::vector<std::int32_t> prompt = prompt_ids(a, tokenizer.get(), model, end);
   const models::CausalTransformer transformer(model.config());
   const CacheShape shape = cache_shape(a, static_cast<std::int64_t>(prompt.size()), model.config());
   const DType compute = *parse_dtype(model.run_config().precision.compute);

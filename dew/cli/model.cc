@@ -46,8 +46,11 @@ TrainConfig config_of(const CheckpointReader& reader) {
 
 TokenizerState tokenizer_of(const hf::Model& model) {
   TokenizerState state;
-  if (file_kind(model.path() / kTokenizerFile, ErrorCode::checkpoint) == FileKind::regular)
-    state.name = kTokenizerFile;
+  for (const char* name : {kTokenizerFile, "vocab.json", "tokenizer.model"}) {
+    if (file_kind(model.path() / name, ErrorCode::checkpoint) != FileKind::regular) continue;
+    state.name = name;
+    break;
+  }
   const Json json = parse_json(model.config_text(), "config.json", ErrorCode::checkpoint);
   const auto eos = json.find("eos_token_id");
   if (eos != json.end() && eos->is_number_unsigned() &&
@@ -66,6 +69,16 @@ Model::Model(const Path& path) {
   checkpoint_.emplace(
       resolve_checkpoint(path, [&](const std::string& line) { console.warning(line); }));
   config_ = config_of(*checkpoint_);
+}
+
+std::optional<std::string> Model::carried_file(const std::string& name) const {
+  if (checkpoint_) {
+    return checkpoint_->has_file(name) ? std::optional(checkpoint_->read_extra_file(name))
+                                       : std::nullopt;
+  }
+  const Path path = hf_->path() / name;
+  if (file_kind(path, ErrorCode::checkpoint) != FileKind::regular) return std::nullopt;
+  return read_file(path, ErrorCode::checkpoint, kMaxTokenizerBytes);
 }
 
 void Model::require_model_of(const TrainConfig& config, const std::string& path) const {

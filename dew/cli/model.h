@@ -39,6 +39,8 @@ class Model {
   TokenizerState tokenizer() const {
     return checkpoint_ ? checkpoint_->info().tokenizer : tokenizer_of(*hf_);
   }
+  // One of the files that it carries; none if there is none of that name.
+  std::optional<std::string> carried_file(const std::string& name) const;
 
   // Throws ErrorCode::usage, with the keys that differ, if a run of that config would not be of
   // this model. Dropout, remat and, with rope, max_seq_len may differ.

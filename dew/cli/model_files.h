@@ -14,6 +14,7 @@ inline constexpr const char* kTokenizerFile = "tokenizer.json";
 inline constexpr const char* kOriginFile = "hugging_face.json";
 // What tokenizers and generation need; carried as they are.
 inline constexpr std::array kTokenizerFiles = {kTokenizerFile,
+                                               "tokenizer.tiktoken",
                                                "tokenizer_config.json",
                                                "special_tokens_map.json",
                                                "added_tokens.json",

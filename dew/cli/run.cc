@@ -96,7 +96,7 @@ const std::vector<Command>& commands() {
       {"generate", "text from a model", generate_command},
       {"probe", "compare with another framework on one batch", probe_command},
       {"inspect", "what is in a model, a checkpoint or a compiled config", inspect_command},
-      {"tokenizer", "train, encode and decode with tokenizer files", nullptr},
+      {"tokenizer", "train, encode and decode with tokenizer files", tokenizer_command},
       {"dispatch", "which rows go where on a mesh", dispatch_command},
       {"import", "Hugging Face models in", import_command},
       {"export", "Hugging Face models out", export_command},

@@ -12,6 +12,7 @@
 #include "dew/cli/model.h"
 #include "dew/cli/reporter.h"
 #include "dew/cli/run_directory.h"
+#include "dew/data/tokenizers/load.h"
 #include "dew/dew.h"
 #include "dew/train/config.h"
 
@@ -93,12 +94,23 @@ Resume parse_resume(const std::string& text) {
 CheckpointInfo about(const TrainConfig& config, const TokenMeta& meta) {
   CheckpointInfo info;
   info.run = fresh_run_id();
-  info.tokenizer = {.name = meta.tokenizer, .eos_id = meta.eos_id};
+  info.tokenizer = {.name = meta.tokenizer, .eos_id = meta.eos_id, .bos_id = meta.bos_id};
   info.model = model_toml(config.model);
   info.config = to_toml(config);
   info.processor = processor_kind();
   info.program = format("dew {}", kVersion);
   return info;
+}
+
+// Of the data's tokenizer, if it is one of files.
+std::vector<CarriedFile> tokenizer_files(const TrainConfig& config) {
+  std::vector<CarriedFile> files;
+  for (const std::string_view name : tokenizer_file_names()) {
+    const Path path = Path(config.data.path) / name;
+    if (file_kind(path, ErrorCode::data) != FileKind::regular) continue;
+    files.push_back({std::string(name), read_file(path, ErrorCode::data, kMostTokenizerBytes)});
+  }
+  return files;
 }
 
 FitOptions fit_options(const TrainConfig& config) {
@@ -239,6 +251,7 @@ int train(const TrainConfig& config, const TrainArguments& a, const RunInputs& i
                    .snapshots = config.run.snapshots,
                    .resume = parse_resume(config.run.resume),
                    .about = about(config, in.data.meta),
+                   .files = tokenizer_files(config),
                    .dump = a.dump,
                    .first_parameters = first_parameters,
                    .observer = &reporter});

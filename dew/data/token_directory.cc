@@ -145,6 +145,7 @@ TokenMeta parse_token_meta(std::string_view text, const std::string& where) {
   result.train_tokens = meta.integer("train_tokens", 0, kMaxInt64);
   result.val_tokens = meta.integer("val_tokens", 0, kMaxInt64);
   result.eos_id = meta.integer_or_null("eos_id", 0, result.vocab_size - 1);
+  if (meta.has("bos_id")) result.bos_id = meta.integer_or_null("bos_id", 0, result.vocab_size - 1);
   if (meta.has("documents")) result.documents = meta.integer_or_null("documents", 0, kMaxInt64);
   if (meta.has("digests")) {
     const JsonObject digests = meta.object("digests");
@@ -168,6 +169,7 @@ std::string token_meta_text(const TokenMeta& meta) {
   json["train_tokens"] = meta.train_tokens;
   json["val_tokens"] = meta.val_tokens;
   json["eos_id"] = meta.eos_id ? OrderedJson(*meta.eos_id) : OrderedJson(nullptr);
+  if (meta.bos_id) json["bos_id"] = *meta.bos_id;
   if (meta.documents) json["documents"] = *meta.documents;
   if (meta.train_digest) json["digests"]["train.bin"] = digest_text(*meta.train_digest);
   if (meta.val_digest) json["digests"]["val.bin"] = digest_text(*meta.val_digest);

@@ -27,6 +27,7 @@ struct TokenMeta {
   IdType dtype = IdType::uint8;
   std::int64_t train_tokens = 0, val_tokens = 0;
   std::optional<std::int64_t> eos_id, documents;
+  std::optional<std::int64_t> bos_id = {};  // that every document begins with; absent: none does
   std::optional<std::uint64_t> train_digest, val_digest;  // XXH3-64 of the files
 };
 

@@ -1,16 +1,20 @@
 #include "dew/data/tokenize.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <cmath>
-#include <set>
 #include <string_view>
+#include <thread>
 #include <utility>
 
 #include "dew/base/digest.h"
 #include "dew/base/error.h"
 #include "dew/base/format.h"
+#include "dew/data/batch_encoder.h"
+#include "dew/data/ordered_workers.h"
+#include "dew/data/part_joiner.h"
+#include "dew/data/partial_directory.h"
+#include "dew/data/text_batches.h"
+#include "dew/data/text_inputs.h"
 #include "dew/data/tokenizer.h"
 
 namespace dew {
@@ -18,223 +22,91 @@ namespace {
 
 constexpr std::size_t kPiece = std::size_t{1} << 20;
 
-// ---- what to read
-
-struct Inputs {
-  std::vector<Path> files;
-  std::int64_t total_bytes = 0, hidden = 0;
-};
-
-// Text in a container would otherwise become training data as the bytes of the container.
-void refuse_unsupported(const Path& file) {
-  for (const std::string_view extension : {".jsonl", ".gz", ".zst", ".xz", ".bz2", ".zip"}) {
-    if (file.extension() == extension) {
-      fail(ErrorCode::usage,
-           format("'{}': {} input is not supported yet", file.string(), extension),
-           "give plain text files");
-    }
-  }
-}
-
-class InputLister {
- public:
-  Inputs list(const std::vector<Path>& paths) {
-    for (const Path& path : paths) add(path);
-    return std::move(inputs_);
-  }
-
- private:
-  void add(const Path& path) {
-    switch (file_kind(path, ErrorCode::data)) {
-      case FileKind::missing:
-        fail(ErrorCode::data, format("there is no '{}'", path.string()));
-      case FileKind::directory:
-        return add_directory(path);
-      case FileKind::regular:
-        inputs_.total_bytes += file_size(path, ErrorCode::data);
-        break;
-      case FileKind::other:
-        break;
-    }
-    refuse_unsupported(path);
-    inputs_.files.push_back(path);
-  }
-
-  void add_directory(const Path& path) {
-    const Path real = std::filesystem::canonical(path);
-    if (!above_.insert(real).second) {
-      fail(ErrorCode::data, format("'{}' leads back to a directory above it", path.string()));
-    }
-    for (const std::string& entry : list_directory(path, ErrorCode::data)) {
-      if (entry.starts_with('.')) {
-        ++inputs_.hidden;
-      } else {
-        add(path / entry);
-      }
-    }
-    above_.erase(real);
-  }
-
-  Inputs inputs_;
-  std::set<Path> above_;  // directories being listed
-};
-
-// ---- where to write
-
-// A new directory beside `out`, gone again unless commit() is reached.
-class PartialDirectory {
- public:
-  explicit PartialDirectory(const Path& out) : out_(absolute_name(out)), path_(out_) {
-    require_free();
-    create_directories(out_.parent_path(), ErrorCode::data);
-    path_ += format(".partial-{}", ::getpid());
-    if (!create_directory(path_, ErrorCode::data)) {
-      fail(ErrorCode::data, format("'{}' is left over from another run", path_.string()),
-           "remove it");
-    }
-  }
-  PartialDirectory(const PartialDirectory&) = delete;
-  PartialDirectory& operator=(const PartialDirectory&) = delete;
-  ~PartialDirectory() {
-    if (!committed_) remove_quietly(path_);
-  }
-
-  const Path& path() const { return path_; }
-
-  void commit() {
-    sync_directory(path_, ErrorCode::data);
-    rename_file(path_, out_, ErrorCode::data);
-    committed_ = true;
-    sync_directory(out_.parent_path(), ErrorCode::data);
-  }
-
- private:
-  // With a file name at its end, so that something can be appended to it: not "a/", not "a/.".
-  static Path absolute_name(const Path& out) {
-    const Path path = std::filesystem::absolute(out).lexically_normal();
-    return path.has_filename() ? path : path.parent_path();
-  }
-
-  void require_free() const {
-    const FileKind kind = file_kind(out_, ErrorCode::data);
-    if (kind == FileKind::missing) return;
-    if (kind != FileKind::directory) {
-      fail(ErrorCode::usage,
-           format("the output '{}' exists and is not a directory", out_.string()));
-    }
-    if (!list_directory(out_, ErrorCode::data).empty()) {
-      fail(ErrorCode::usage, format("the output '{}' exists and is not empty", out_.string()),
-           "remove it or choose another name");
-    }
-  }
-
-  Path out_, path_;
-  bool committed_ = false;
-};
-
-template <typename T>
-void write_as(std::span<const std::int32_t> ids, std::vector<T>& narrow, FileWriter& writer) {
-  narrow.resize(ids.size());
-  std::transform(ids.begin(), ids.end(), narrow.begin(),
-                 [](std::int32_t id) { return static_cast<T>(id); });
-  writer.write(std::as_bytes(std::span(narrow)));
-}
-
-// The stream of all ids, before it is split.
-class IdStream {
- public:
-  IdStream(const Path& path, std::int64_t vocab_size)
-      : vocab_size_(vocab_size), type_(id_type_for(vocab_size)), writer_(path, ErrorCode::data) {}
-
-  void write(std::span<const std::int32_t> ids) {
-    // As unsigned numbers, negative ids are too large as well.
-    std::uint32_t largest = 0;
-    for (const std::int32_t id : ids) largest = std::max(largest, static_cast<std::uint32_t>(id));
-    DEW_CHECK(largest < vocab_size_ || ids.empty(), format("the tokenizer made id {}", largest));
-    switch (type_) {
-      case IdType::uint8:
-        write_as(ids, bytes_, writer_);
-        break;
-      case IdType::uint16:
-        write_as(ids, words_, writer_);
-        break;
-      case IdType::uint32:
-        writer_.write(std::as_bytes(ids));
-        break;
-    }
-    count_ += static_cast<std::int64_t>(ids.size());
-  }
-  void close() { writer_.close(); }
-  std::int64_t count() const { return count_; }
-  IdType type() const { return type_; }
-
- private:
-  std::int64_t vocab_size_;
-  IdType type_;
-  FileWriter writer_;
-  std::int64_t count_ = 0;
-  std::vector<std::uint8_t> bytes_;
-  std::vector<std::uint16_t> words_;
-};
-
 // ---- the work
 
-// Reads the documents and writes their ids, the end token after each.
+// Reads, lets the workers encode, and writes the ids in order.
 class Pass {
  public:
-  Pass(const Tokenizer& tokenizer, const TokenizeOptions& options, std::int64_t total_bytes,
-       IdStream& out, TokenizeResult& result)
-      : tokenizer_(tokenizer),
-        options_(options),
+  Pass(const Tokenizer& tokenizer, const TokenizeOptions& options, const TextInputs& inputs,
+       IdWriter& out, TokenizeResult& result)
+      : options_(options),
+        inputs_(inputs),
         out_(out),
         result_(result),
-        encoder_(tokenizer.encoder()) {
-    progress_.total_bytes = total_bytes;
-    text_.resize(kPiece);
+        joiner_(tokenizer, {.special_in_text = options.special_in_text}, options.add_bos, out),
+        workers_(works(tokenizer, options, out.type())) {}
+
+  void run() {
+    TextBatches batches(inputs_, {.batch_bytes = kPiece,
+                                  .overlap = PartIds::kOverlap,
+                                  .skip_invalid = options_.skip_invalid && checks_text_});
+    const std::size_t most = 2 * threads(options_) + 2;
+    for (bool more = true; more || workers_.pending() > 0;) {
+      while (more && workers_.pending() < most) {
+        std::optional<TextBatch> batch = batches.next();
+        more = batch.has_value();
+        if (more) workers_.submit(std::move(*batch));
+      }
+      if (workers_.pending() > 0) take();
+    }
+    result_.empty_documents += batches.empty_documents();
+    result_.skipped += batches.skipped_lines();
   }
 
-  void document(const Path& file) {
-    FileReader reader(file, ErrorCode::data);
-    std::size_t n = reader.read(std::as_writable_bytes(std::span(text_)));
-    if (n == 0) {
-      ++result_.empty_documents;
-      return;
-    }
-    ++*result_.meta.documents;
-    while (n > 0) {
-      feed(file, std::string_view(text_.data(), n));
-      n = reader.read(std::as_writable_bytes(std::span(text_)));
-    }
-    ids_.clear();
-    encoder_->finish(ids_);
-    if (const auto eos = tokenizer_.eos_id()) ids_.push_back(*eos);
-    out_.write(ids_);
-  }
+  void any_bytes() { checks_text_ = false; }
 
-  std::int64_t bytes() const { return progress_.bytes; }
+  static std::size_t threads(const TokenizeOptions& options) {
+    if (options.threads > 0) return static_cast<std::size_t>(options.threads);
+    return std::max(1U, std::thread::hardware_concurrency());
+  }
 
  private:
-  void feed(const Path& file, std::string_view text) {
-    ids_.clear();
-    try {
-      encoder_->feed(text, ids_);
-    } catch (const Error& error) {
-      fail(error.code(), format("'{}': {}", file.string(), error.what()), error.hint());
+  using Workers = OrderedWorkers<TextBatch, EncodedBatch>;
+
+  static std::vector<Workers::Work> works(const Tokenizer& tokenizer,
+                                          const TokenizeOptions& options, IdType type) {
+    std::vector<Workers::Work> works;
+    for (std::size_t i = 0; i < threads(options); ++i) {
+      auto encoder = std::make_shared<BatchEncoder>(
+          tokenizer, BatchEncoderOptions{.type = type,
+                                         .add_bos = options.add_bos,
+                                         .special_in_text = options.special_in_text,
+                                         .skip_invalid = options.skip_invalid,
+                                         .text_field = options.text_field});
+      works.emplace_back([encoder](const TextBatch& batch) { return encoder->encode(batch); });
     }
-    out_.write(ids_);
-    progress_.bytes += static_cast<std::int64_t>(text.size());
-    progress_.tokens = out_.count();
-    if (options_.progress) options_.progress(progress_);
+    return works;
   }
 
-  const Tokenizer& tokenizer_;
+  void take() {
+    auto [batch, encoded] = workers_.take();
+    result_.bytes += encoded.bytes;
+    result_.empty_documents += encoded.empty;
+    result_.skipped += encoded.skipped;
+    *result_.meta.documents += encoded.documents;
+    const std::int64_t taken = batch.taken;
+    if (batch.kind != TextBatch::Kind::part) {
+      out_.write_stored(encoded.stored, encoded.tokens);
+    } else {
+      if (batch.begins) ++*result_.meta.documents;
+      joiner_.add(std::move(batch), std::move(encoded.part));
+    }
+    report(taken);
+  }
+
+  void report(std::int64_t bytes) {
+    if (options_.progress)
+      options_.progress(
+          {.bytes = bytes, .total_bytes = inputs_.total_bytes, .tokens = out_.count()});
+  }
+
   const TokenizeOptions& options_;
-  IdStream& out_;
+  const TextInputs& inputs_;
+  IdWriter& out_;
   TokenizeResult& result_;
-  std::unique_ptr<TokenEncoder> encoder_;
-  TokenizeProgress progress_;
-  std::vector<char> text_;
-  std::vector<std::int32_t> ids_;
+  bool checks_text_ = true;
+  PartJoiner joiner_;
+  Workers workers_;
 };
 
 // Copies `bytes` bytes, or the rest, to a new file and returns its digest.
@@ -277,42 +149,54 @@ void count_tokens(std::int64_t tokens, double val_fraction, TokenMeta& meta) {
   }
 }
 
-void check_options(const TokenizeOptions& options) {
+void check_options(const Tokenizer& tokenizer, const TokenizeOptions& options) {
   if (options.inputs.empty()) fail(ErrorCode::usage, "no text to tokenize was named");
   if (options.out.empty()) fail(ErrorCode::usage, "no output directory was named");
   if (!(options.val_fraction > 0 && options.val_fraction < 1)) {
     fail(ErrorCode::usage,
          format("the validation fraction is {}, must lie between 0 and 1", options.val_fraction));
   }
+  if (options.add_bos && !tokenizer.bos_id()) {
+    fail(ErrorCode::usage,
+         format("the tokenizer '{}' has no begin token to add", tokenizer.name()));
+  }
+}
+
+TokenMeta begin_meta(const Tokenizer& tokenizer, const TokenizeOptions& options) {
+  TokenMeta meta;
+  meta.tokenizer = tokenizer.name();
+  meta.vocab_size = tokenizer.vocab_size();
+  meta.dtype = id_type_for(meta.vocab_size);
+  meta.eos_id = tokenizer.eos_id();
+  if (options.add_bos) meta.bos_id = tokenizer.bos_id();
+  meta.documents = 0;
+  return meta;
 }
 
 }  // namespace
 
 TokenizeResult tokenize(const Tokenizer& tokenizer, const TokenizeOptions& options) {
-  check_options(options);
-  const Inputs inputs = InputLister().list(options.inputs);
+  check_options(tokenizer, options);
+  const TextInputs inputs = list_text_inputs(options.inputs, options.stdin_is_json_lines);
   PartialDirectory directory(options.out);
   const Path stream = directory.path() / "ids";
-  IdStream ids(stream, tokenizer.vocab_size());
+  IdWriter ids(stream, tokenizer.vocab_size());
 
   TokenizeResult result;
   result.hidden = inputs.hidden;
-  result.meta.tokenizer = tokenizer.name();
-  result.meta.vocab_size = tokenizer.vocab_size();
-  result.meta.dtype = ids.type();
-  result.meta.eos_id = tokenizer.eos_id();
-  result.meta.documents = 0;
-
-  Pass pass(tokenizer, options, inputs.total_bytes, ids, result);
-  for (const Path& file : inputs.files) pass.document(file);
+  result.meta = begin_meta(tokenizer, options);
+  Pass pass(tokenizer, options, inputs, ids, result);
+  if (tokenizer.takes_any_bytes()) pass.any_bytes();
+  pass.run();
   ids.close();
-  result.bytes = pass.bytes();
   if (result.bytes == 0) {
     fail(ErrorCode::data,
          format("there is no text: {} files, all of them empty", inputs.files.size()));
   }
   count_tokens(ids.count(), options.val_fraction, result.meta);
   split(stream, directory.path(), result.meta);
+  for (const auto& [name, bytes] : options.files)
+    write_file_atomic(directory.path() / name, bytes, ErrorCode::data);
   write_token_meta(directory.path(), result.meta);
   directory.commit();
   return result;

@@ -10,29 +10,53 @@ namespace {
 
 constexpr std::int32_t kByteEos = 255;
 
+void refuse_eos(std::string_view text, std::int64_t offset) {
+  const auto at = text.find('\xff');
+  if (at == text.npos) return;
+  fail(ErrorCode::data,
+       format("byte {} of the text is 255, the end token; it cannot be part of a document",
+              offset + static_cast<std::int64_t>(at)));
+}
+
+void append_bytes(std::string_view text, std::vector<std::int32_t>& ids) {
+  const std::size_t old = ids.size();
+  ids.resize(old + text.size());
+  std::transform(text.begin(), text.end(), ids.begin() + static_cast<std::ptrdiff_t>(old),
+                 [](char c) { return static_cast<unsigned char>(c); });
+}
+
+// Every byte is a boundary.
+class ByteParts final : public PartEncoder {
+ public:
+  explicit ByteParts(bool with_eos) : with_eos_(with_eos) {}
+
+  PartIds encode(const DocumentPart& part) override {
+    const std::string_view text = part.text.substr(0, part.bytes);
+    if (with_eos_) refuse_eos(text, part.offset);
+    PartIds result;
+    append_bytes(text, result.ids);
+    result.head = {{0, 0}};
+    result.last = {part.bytes, part.bytes};
+    result.tail = {*result.last};
+    return result;
+  }
+
+ private:
+  bool with_eos_;
+};
+
 class ByteEncoder final : public TokenEncoder {
  public:
   explicit ByteEncoder(bool with_eos) : with_eos_(with_eos) {}
 
   void feed(std::string_view text, std::vector<std::int32_t>& ids) override {
-    if (with_eos_) refuse_eos(text);
-    const std::size_t old = ids.size();
-    ids.resize(old + text.size());
-    std::transform(text.begin(), text.end(), ids.begin() + static_cast<std::ptrdiff_t>(old),
-                   [](char c) { return static_cast<unsigned char>(c); });
+    if (with_eos_) refuse_eos(text, offset_);
+    append_bytes(text, ids);
     offset_ += static_cast<std::int64_t>(text.size());
   }
   void finish(std::vector<std::int32_t>&) override { offset_ = 0; }
 
  private:
-  void refuse_eos(std::string_view text) const {
-    const auto at = text.find('\xff');
-    if (at == text.npos) return;
-    fail(ErrorCode::data,
-         format("byte {} of the text is 255, the end token; it cannot be part of a document",
-                offset_ + static_cast<std::int64_t>(at)));
-  }
-
   bool with_eos_;
   std::int64_t offset_ = 0;
 };
@@ -77,17 +101,19 @@ class ByteDecoder final : public TokenDecoder {
 
 }  // namespace
 
-std::vector<std::int32_t> Tokenizer::encode(std::string_view text) const {
+std::vector<std::int32_t> Tokenizer::encode(std::string_view text,
+                                            const EncodeOptions& options) const {
   std::vector<std::int32_t> ids;
-  const auto document = encoder();
+  const auto document = encoder(options);
   document->feed(text, ids);
   document->finish(ids);
   return ids;
 }
 
-std::string Tokenizer::decode(std::span<const std::int32_t> ids) const {
+std::string Tokenizer::decode(std::span<const std::int32_t> ids,
+                              const DecodeOptions& options) const {
   std::string text;
-  const auto stream = decoder();
+  const auto stream = decoder(options);
   for (const std::int32_t id : ids) stream->feed(id, text);
   stream->finish(text);
   return text;
@@ -97,18 +123,16 @@ std::optional<std::int32_t> ByteTokenizer::eos_id() const {
   return with_eos_ ? std::optional(kByteEos) : std::nullopt;
 }
 
-std::unique_ptr<TokenEncoder> ByteTokenizer::encoder() const {
+std::unique_ptr<TokenEncoder> ByteTokenizer::encoder(const EncodeOptions&) const {
   return std::make_unique<ByteEncoder>(with_eos_);
 }
 
-std::unique_ptr<TokenDecoder> ByteTokenizer::decoder() const {
-  return std::make_unique<ByteDecoder>(with_eos_);
+std::unique_ptr<PartEncoder> ByteTokenizer::part_encoder(const EncodeOptions&) const {
+  return std::make_unique<ByteParts>(with_eos_);
 }
 
-std::unique_ptr<Tokenizer> make_tokenizer(const std::string& name, bool with_eos) {
-  if (name == "byte") return std::make_unique<ByteTokenizer>(with_eos);
-  fail(ErrorCode::usage, format("tokenizer '{}': tokenizer files are not supported yet", name),
-       "the tokenizer that exists is 'byte'");
+std::unique_ptr<TokenDecoder> ByteTokenizer::decoder(const DecodeOptions&) const {
+  return std::make_unique<ByteDecoder>(with_eos_);
 }
 
 }  // namespace dew

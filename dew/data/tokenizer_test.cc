@@ -71,11 +71,5 @@ TEST(ByteTokenizer, NeverDecodesHalfACharacter) {
   EXPECT_THAT(stream("\xe2\x82"), ElementsAre("", "", "\xe2\x82"));
 }
 
-TEST(MakeTokenizer, KnowsBytesOnly) {
-  EXPECT_EQ(make_tokenizer("byte", true)->eos_id(), 255);
-  EXPECT_EQ(error_of(ErrorCode::usage, [] { make_tokenizer("gpt2/tokenizer.json"); }),
-            "tokenizer 'gpt2/tokenizer.json': tokenizer files are not supported yet");
-}
-
 }  // namespace
 }  // namespace dew

@@ -55,7 +55,7 @@ class Trainer::Run {
         start_(Clock::now()),
         clocks_(trainer.progress_.clocks),
         position_(trainer.progress_.position),
-        saver_(processes_, o_.checkpoints, o_.retention) {}
+        saver_(processes_, o_.checkpoints, o_.retention, o_.files) {}
 
   FitResult go() {
     find_state();

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "dew/checkpoint/directory.h"
+#include "dew/checkpoint/writer.h"
 #include "dew/sharding/mesh.h"
 #include "dew/train/resume.h"
 #include "dew/train/state.h"
@@ -60,7 +61,8 @@ struct TrainerOptions {
   Resume resume = Resume::automatic;
   // Config, tokenizer and what else checkpoints carry; model and run id are filled in if empty.
   CheckpointInfo about = {};
-  std::string dump = {};  // directory for programs and plans
+  std::vector<CarriedFile> files = {};  // of the tokenizer, say: each checkpoint carries them
+  std::string dump = {};                // directory for programs and plans
   // Fills the parameters of a run that begins; empty: init_part does.
   std::function<void(Stepper&)> first_parameters = {};
   TrainObserver* observer = nullptr;

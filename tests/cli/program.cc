@@ -90,6 +90,11 @@ int pid_of_rank(int mpirun, int rank) {
 [[noreturn]] void become(const Words& words, const Start& start, const Path& files) {
   redirect(STDOUT_FILENO, files / "out");
   redirect(STDERR_FILENO, files / "err");
+  if (!start.standard_input.empty()) {
+    const int file = ::open(start.standard_input.c_str(), O_RDONLY);
+    ::dup2(file, STDIN_FILENO);
+    ::close(file);
+  }
   if (start.close_stdout) ::close(STDOUT_FILENO);
   if (start.full_stdout) redirect(STDOUT_FILENO, "/dev/full");
   if (start.broken_stdout) break_stdout();

@@ -23,6 +23,7 @@ struct Start {
   bool close_stdout = false;   // not open at all, as in `dew ... >&-`
   bool broken_stdout = false;  // a pipe whose reader has gone
   bool full_stdout = false;    // /dev/full, as a disk without room
+  Path standard_input = {};    // an absolute name; empty: that of the test
   bool one_core = false;
   bool as_nobody = false;    // where this user is root, who may read and write everything
   int processes = 1;         // above 1: mpirun starts so many, more than there may be cores
