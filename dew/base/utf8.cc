@@ -1,6 +1,7 @@
 #include "dew/base/utf8.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace dew {
 namespace {
@@ -27,6 +28,21 @@ Lead lead_of(unsigned char first) {
   return {};
 }
 
+// Returns the beginning of a character that the bytes end with.
+std::string append_certain(std::string_view bytes, std::string& text) {
+  for (;;) {
+    const auto ascii =
+        std::ranges::find_if(bytes, [](char c) { return static_cast<unsigned char>(c) >= 0x80; });
+    const auto run = static_cast<std::size_t>(ascii - bytes.begin());
+    text += bytes.substr(0, run);
+    bytes.remove_prefix(run);
+    const Utf8Front front = utf8_front(bytes);
+    if (front.kind == Utf8Front::Kind::unfinished) return std::string(bytes);
+    text += front.kind == Utf8Front::Kind::character ? bytes.substr(0, front.bytes) : kReplacement;
+    bytes.remove_prefix(front.bytes);
+  }
+}
+
 }  // namespace
 
 Utf8Front utf8_front(std::string_view text) {
@@ -43,15 +59,12 @@ Utf8Front utf8_front(std::string_view text) {
 }
 
 void Utf8Stream::feed(std::string_view bytes, std::string& text) {
-  held_ += bytes;
-  std::string_view rest = held_;
-  for (;;) {
-    const Utf8Front front = utf8_front(rest);
-    if (front.kind == Utf8Front::Kind::unfinished) break;
-    text += front.kind == Utf8Front::Kind::character ? rest.substr(0, front.bytes) : kReplacement;
-    rest.remove_prefix(front.bytes);
+  const std::string held = std::exchange(held_, {});
+  if (held.empty()) {
+    held_ = append_certain(bytes, text);
+  } else {
+    held_ = append_certain(held + std::string(bytes), text);
   }
-  held_ = rest;
 }
 
 void Utf8Stream::finish(std::string& text) {

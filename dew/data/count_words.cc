@@ -97,14 +97,16 @@ CountedWords count_words(const PreTokenizer& steps, const CountWordsOptions& opt
       while (more && workers.pending() < 2 * threads + 2) {
         std::optional<TextBatch> batch = batches.next();
         more = batch.has_value();
-        if (more) workers.submit(std::move(*batch));
+        if (!more) break;
+        const std::int64_t taken = batch->taken;
+        workers.submit(std::move(*batch));
+        if (options.progress) options.progress(taken, inputs.total_bytes);
       }
       if (workers.pending() == 0) continue;
-      const auto [batch, counted] = workers.take();
+      const Counted counted = workers.take().second;
       result.bytes += counted.bytes;
       result.documents += counted.documents;
       result.skipped += counted.skipped;
-      if (options.progress) options.progress(batch.taken, inputs.total_bytes);
     }
     result.skipped += batches.skipped_lines();
   }

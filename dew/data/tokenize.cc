@@ -45,9 +45,13 @@ class Pass {
       while (more && workers_.pending() < most) {
         std::optional<TextBatch> batch = batches.next();
         more = batch.has_value();
-        if (more) workers_.submit(std::move(*batch));
+        if (!more) break;
+        taken_ = batch->taken;
+        workers_.submit(std::move(*batch));
+        report();  // reading may wait for somebody else: what ends the work is asked here too
       }
       if (workers_.pending() > 0) take();
+      report();
     }
     result_.empty_documents += batches.empty_documents();
     result_.skipped += batches.skipped_lines();
@@ -84,20 +88,18 @@ class Pass {
     result_.empty_documents += encoded.empty;
     result_.skipped += encoded.skipped;
     *result_.meta.documents += encoded.documents;
-    const std::int64_t taken = batch.taken;
     if (batch.kind != TextBatch::Kind::part) {
       out_.write_stored(encoded.stored, encoded.tokens);
     } else {
       if (batch.begins) ++*result_.meta.documents;
       joiner_.add(std::move(batch), std::move(encoded.part));
     }
-    report(taken);
   }
 
-  void report(std::int64_t bytes) {
+  void report() {
     if (options_.progress)
       options_.progress(
-          {.bytes = bytes, .total_bytes = inputs_.total_bytes, .tokens = out_.count()});
+          {.bytes = taken_, .total_bytes = inputs_.total_bytes, .tokens = out_.count()});
   }
 
   const TokenizeOptions& options_;
@@ -105,6 +107,7 @@ class Pass {
   IdWriter& out_;
   TokenizeResult& result_;
   bool checks_text_ = true;
+  std::int64_t taken_ = 0;  // bytes of the files
   PartJoiner joiner_;
   Workers workers_;
 };

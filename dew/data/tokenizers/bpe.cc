@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <bit>
 #include <functional>
+#include <queue>
+#include <unordered_map>
 
 #include "dew/base/error.h"
 #include "dew/data/tokenizers/unicode.h"
@@ -12,9 +14,9 @@ namespace dew {
 namespace {
 
 // Pieces longer than this are cut where no token crosses, into parts that are met again.
-constexpr std::size_t kLongPiece = 48, kPartReach = 256;
+constexpr std::size_t kLongPiece = 48, kPartReach = 40;
 // Up to so many symbols, looking at all pairs is faster than keeping them in order.
-constexpr std::size_t kFewSymbols = 40;
+constexpr std::size_t kFewSymbols = 64;
 
 struct Symbol {
   TokenId id;
@@ -40,8 +42,34 @@ void merge_few(const MergeTable& merges, std::vector<Symbol>& symbols) {
   }
 }
 
-// The same for any number, in n log n: pairs wait in a heap by (rank, place); one that has changed
-// since is passed over.
+// Places where pairs of one rank are, given in order. They nearly always come in order too; those
+// that do not wait in a heap.
+class Places {
+ public:
+  void add(std::uint32_t place) {
+    if (next_ == 0 && (sorted_.empty() || sorted_.back() < place)) {
+      sorted_.push_back(place);
+    } else {
+      late_.push(place);
+    }
+  }
+  bool empty() const { return next_ == sorted_.size() && late_.empty(); }
+  std::uint32_t take() {
+    if (next_ < sorted_.size() && (late_.empty() || sorted_[next_] < late_.top()))
+      return sorted_[next_++];
+    const std::uint32_t place = late_.top();
+    late_.pop();
+    return place;
+  }
+
+ private:
+  std::vector<std::uint32_t> sorted_;
+  std::size_t next_ = 0;  // of sorted_; once it moves, what comes is late
+  std::priority_queue<std::uint32_t, std::vector<std::uint32_t>, std::greater<>> late_;
+};
+
+// The same for any number: ranks wait in a heap, each with its places; a pair that has changed
+// since is passed over. So the time grows with the number of symbols, and hardly faster.
 class ManyMerges {
  public:
   ManyMerges(const MergeTable& merges, std::vector<Symbol>& symbols)
@@ -51,29 +79,32 @@ class ManyMerges {
     for (std::uint32_t i = 0; i < symbols_.size(); ++i) {
       next_[i] = i + 1;
       before_[i] = i - 1;  // of the first: beyond the end
-      look(i, false);
+      look(i);
     }
-    std::ranges::make_heap(heap_, std::greater());
-    while (!heap_.empty()) {
-      std::ranges::pop_heap(heap_, std::greater());
-      const std::uint64_t top = heap_.back();
-      heap_.pop_back();
-      const auto rank = static_cast<std::uint32_t>(top >> 32);
-      const auto at = static_cast<std::uint32_t>(top);
+    while (!ranks_.empty()) {
+      const std::uint32_t rank = ranks_.top();
+      Places& places = places_[rank];
+      if (places.empty()) {
+        ranks_.pop();
+        places_.erase(rank);
+        continue;
+      }
+      const std::uint32_t at = places.take();
       if (symbols_[at].merge.rank == rank) join(at);
     }
-    keep_living();
+    std::erase_if(symbols_, [](const Symbol& s) { return s.id < 0; });
   }
 
  private:
   bool exists(std::uint32_t i) const { return i < symbols_.size(); }
 
-  void look(std::uint32_t i, bool push) {
+  void look(std::uint32_t i) {
     Symbol& s = symbols_[i];
     s.merge = exists(next_[i]) ? merges_.find(s.id, symbols_[next_[i]].id) : MergeTable::Merge{};
     if (s.merge.rank == MergeTable::kNone) return;
-    heap_.push_back(std::uint64_t{s.merge.rank} << 32 | i);
-    if (push) std::ranges::push_heap(heap_, std::greater());
+    const auto [places, made] = places_.try_emplace(s.merge.rank);
+    if (made) ranks_.push(s.merge.rank);
+    places->second.add(i);
   }
 
   void join(std::uint32_t i) {
@@ -82,18 +113,15 @@ class ManyMerges {
     symbols_[gone] = {-1, {}};
     next_[i] = next_[gone];
     if (exists(next_[i])) before_[next_[i]] = i;
-    look(i, true);
-    if (exists(before_[i])) look(before_[i], true);
-  }
-
-  void keep_living() {
-    std::erase_if(symbols_, [](const Symbol& s) { return s.id < 0; });
+    look(i);
+    if (exists(before_[i])) look(before_[i]);
   }
 
   const MergeTable& merges_;
   std::vector<Symbol>& symbols_;
   std::vector<std::uint32_t> next_, before_;
-  std::vector<std::uint64_t> heap_;
+  std::priority_queue<std::uint32_t, std::vector<std::uint32_t>, std::greater<>> ranks_;
+  std::unordered_map<std::uint32_t, Places> places_;
 };
 
 }  // namespace

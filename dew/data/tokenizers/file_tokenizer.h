@@ -62,11 +62,17 @@ class FileTokenizer final : public Tokenizer {
 
  private:
   friend class FileDecoder;
+  void spell_bytes();
+  std::string_view spelled(TokenId id) const;
 
   std::string name_;
   TokenizerParts parts_;
   AddedTokenFinder raw_finder_, normal_finder_;
-  std::vector<bool> special_;  // by id
+  // Where tokens are spelled in characters of bytes and decoding is nothing but that: their bytes.
+  bool byte_level_ = false;
+  std::string spelled_;
+  std::vector<std::size_t> spelled_ends_;  // by id
+  std::vector<bool> special_;              // by id
 };
 
 }  // namespace dew

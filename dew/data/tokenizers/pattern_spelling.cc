@@ -180,7 +180,7 @@ class Speller {
     if (at_ + 1 == text_.size()) refuse("\\", "nothing follows it");
     const char c = text_[at_ + 1];
     if (const auto wide = class_escape(c, in_class)) return replace(2, *wide);
-    if (c == 'p' || c == 'P') return property();
+    if (c == 'p' || c == 'P') return property(in_class);
     if (c == 'x') return hexadecimal();
     if (c == 'u' && oniguruma()) return four_digits();
     if (std::string_view("rntfea").find(c) != std::string_view::npos) return take(2);
@@ -190,14 +190,18 @@ class Speller {
     refuse(text_.substr(at_, 2), "this escape is not supported");
   }
 
+  // As a class, or in one. Where a class says the characters of ASCII by themselves, PCRE2 finds
+  // them in a table of bits instead of Unicode's.
+  static std::string items(std::string_view inside, bool in_class) {
+    return in_class ? std::string(inside) : format("[{}]", inside);
+  }
+
   // What stands for several characters.
   std::optional<std::string> class_escape(char c, bool in_class) const {
-    const auto items = [&](std::string_view inside) {
-      return in_class ? std::string(inside) : format("[{}]", inside);
-    };
+    const auto items = [&](std::string_view inside) { return Speller::items(inside, in_class); };
     switch (c) {
       case 's':
-        return R"(\p{White_Space})";
+        return items(R"(\x{9}-\x{d}\x{20}\p{White_Space})");
       case 'S':
         return R"(\P{White_Space})";
       case 'd':
@@ -217,25 +221,27 @@ class Speller {
     }
   }
 
-  void property() {
+  void property(bool in_class) {
     const bool positive = text_[at_ + 1] == 'p';
     const std::size_t begin = at_ + 3;
     if (begin > text_.size() || text_[at_ + 2] != '{') {
       if (oniguruma() || begin > text_.size())
         refuse(text_.substr(at_, 3), "a property is written \\p{...}");
-      return replace(3, spelled_property(text_.substr(at_ + 2, 1), positive));
+      return replace(3, spelled_property(text_.substr(at_ + 2, 1), positive, in_class));
     }
     const std::size_t end = text_.find('}', begin);
     if (end == std::string_view::npos) refuse(text_.substr(at_, 3), "the name has no end");
     std::string_view name = text_.substr(begin, end - begin);
     const bool negated = name.starts_with('^');
     if (negated) name.remove_prefix(1);
-    replace(end + 1 - at_, spelled_property(name, positive != negated));
+    replace(end + 1 - at_, spelled_property(name, positive != negated, in_class));
   }
 
-  std::string spelled_property(std::string_view name, bool positive) const {
+  std::string spelled_property(std::string_view name, bool positive, bool in_class) const {
     const char letter = positive ? 'p' : 'P';
     const std::string plain = plain_name(name);
+    if (positive && (plain == "l" || plain == "n"))
+      return items(plain == "l" ? R"(A-Za-z\p{L})" : R"(0-9\p{N})", in_class);
     if (const auto found = std::ranges::find(kShortCategories, plain);
         found != kShortCategories.end()) {
       std::string category = plain;
@@ -246,7 +252,7 @@ class Speller {
         found != kCategories.end()) {
       return format("\\{}{{{}}}", letter, found->short_name);
     }
-    if (plain == "any") return positive ? "[\\x{0}-\\x{10ffff}]" : "[^\\x{0}-\\x{10ffff}]";
+    if (plain == "any" && positive) return items("\\x{0}-\\x{10ffff}", in_class);
     if (std::ranges::find(kProperties, plain) != kProperties.end())
       return format("\\{}{{{}}}", letter, plain);
     // A script by its own characters, not those that it shares. PCRE2 knows them all.

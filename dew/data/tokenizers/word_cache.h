@@ -1,9 +1,11 @@
 // Short pieces and their ids, as they were met: natural text repeats its words.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <iterator>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -12,8 +14,8 @@
 
 namespace dew {
 
-// Of fixed size: a piece takes the place of the one that was there. Longer pieces and those of more
-// ids are not kept.
+// Of fixed size, two places for a piece: a new one takes that of the older. Longer pieces and those
+// of more ids are not kept.
 class WordCache {
  public:
   static constexpr std::size_t kMostBytes = 31, kMostIds = 7;
@@ -22,24 +24,28 @@ class WordCache {
   bool find(std::string_view piece, std::vector<TokenId>& ids) {
     if (piece.size() > kMostBytes) return false;
     if (entries_.empty()) entries_.resize(kEntries);
-    const Key key = key_of(piece);
-    place_ = hash(key, piece.size()) % kEntries;
-    const Entry& entry = entries_[place_];
-    if (entry.bytes != piece.size() || std::memcmp(entry.key, key.words, sizeof key.words) != 0)
-      return false;
-    const std::size_t begin = ids.size();
-    ids.resize(begin + entry.count);
-    for (std::size_t i = 0; i < entry.count; ++i) ids[begin + i] = entry.ids[i];
-    return true;
+    key_ = key_of(piece);
+    place_ = place_of(key_);
+    for (const std::size_t place : {place_, place_ ^ 1}) {
+      const Entry& entry = entries_[place];
+      if (!entry.holds(key_)) continue;
+      if (entry.count == 1) {
+        ids.push_back(entry.ids[0]);
+      } else {
+        ids.insert(ids.end(), entry.ids, entry.ids + entry.count);
+      }
+      return true;
+    }
+    return false;
   }
 
   // The ids of the piece that find() has just not found.
   void remember(std::string_view piece, std::span<const TokenId> ids) {
     if (piece.size() > kMostBytes || ids.size() > kMostIds) return;
+    entries_[place_ ^ 1] = entries_[place_];
     Entry& entry = entries_[place_];
-    const Key key = key_of(piece);
-    std::memcpy(entry.key, key.words, sizeof key.words);
-    entry.bytes = static_cast<std::uint8_t>(piece.size());
+    std::copy(std::begin(key_.words), std::end(key_.words), entry.words);
+    entry.bytes = key_.bytes;
     entry.count = static_cast<std::uint8_t>(ids.size());
     for (std::size_t i = 0; i < ids.size(); ++i) entry.ids[i] = ids[i];
   }
@@ -47,29 +53,60 @@ class WordCache {
  private:
   static constexpr std::size_t kEntries = std::size_t{1} << 16;  // 4 MiB
 
+  // All bytes of a piece, some of them twice, and their number.
   struct Key {
     std::uint64_t words[4] = {};
+    std::uint8_t bytes = 0;
   };
   struct alignas(64) Entry {
-    std::uint64_t key[4] = {};
+    std::uint64_t words[4] = {};
     TokenId ids[kMostIds] = {};
     std::uint8_t bytes = 255, count = 0;
+
+    bool holds(const Key& key) const {
+      std::uint64_t differ = static_cast<std::uint64_t>(bytes ^ key.bytes);
+      for (std::size_t i = 0; i < 4; ++i) differ |= words[i] ^ key.words[i];
+      return differ == 0;
+    }
   };
 
+  template <typename T>
+  static std::uint64_t load(const char* at) {
+    T word = 0;
+    std::memcpy(&word, at, sizeof word);
+    return word;
+  }
+  static std::uint64_t load_few(const char* at, std::size_t bytes) {  // fewer than 8
+    if (bytes >= 4) return load<std::uint32_t>(at) | load<std::uint32_t>(at + bytes - 4) << 32;
+    if (bytes >= 2) return load<std::uint16_t>(at) | load<std::uint16_t>(at + bytes - 2) << 32;
+    return bytes == 1 ? load<std::uint8_t>(at) : 0;
+  }
   static Key key_of(std::string_view piece) {
+    const char* const at = piece.data();
+    const std::size_t n = piece.size();
     Key key;
-    std::memcpy(key.words, piece.data(), piece.size());
+    key.bytes = static_cast<std::uint8_t>(n);
+    if (n < 8) {
+      key.words[0] = load_few(at, n);
+      return key;
+    }
+    key.words[0] = load<std::uint64_t>(at);
+    key.words[1] = load<std::uint64_t>(at + n - 8);
+    if (n <= 16) return key;
+    key.words[2] = load<std::uint64_t>(at + 8);
+    key.words[3] = load<std::uint64_t>(at + n - 16);
     return key;
   }
-  static std::size_t hash(const Key& key, std::size_t bytes) {
+  static std::size_t place_of(const Key& key) {
     constexpr std::uint64_t kOdd = 0x9e3779b97f4a7c15U;
-    std::uint64_t h = (key.words[0] ^ bytes) * kOdd;
+    std::uint64_t h = (key.words[0] ^ key.bytes) * kOdd;
     h = (h ^ key.words[1] ^ h >> 29) * kOdd;
-    if (bytes > 16) h = (h ^ key.words[2] ^ key.words[3] * kOdd ^ h >> 31) * kOdd;
-    return h >> 40;
+    if (key.bytes > 16) h = (h ^ key.words[2] ^ key.words[3] * kOdd ^ h >> 31) * kOdd;
+    return (h >> 40) % kEntries;
   }
 
   std::vector<Entry> entries_;
+  Key key_;  // of the last piece
   std::size_t place_ = 0;
 };
 
