@@ -41,8 +41,9 @@ Planned plan_405b(std::int64_t layers, const MeshSpec& spec, std::int64_t device
   for (std::size_t p = 0; p < parts.module.programs.size(); ++p) {
     const Program& program = parts.module.programs[p];
     out.nodes += program.nodes().size();
-    out.steps +=
-        make_plan(program, replaced_inputs(parts.module, static_cast<int>(p)), {.atom_sizes = sizes}).steps.size();
+    out.steps += make_plan(program, replaced_inputs(parts.module, static_cast<int>(p)),
+                           {.atom_sizes = sizes})
+                     .steps.size();
   }
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
   out.seconds = took.count();
