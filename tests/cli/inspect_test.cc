@@ -169,7 +169,10 @@ TEST_F(Inspect, ConfigsOnSeveralDevices) {
     all.push_back(stage);
     return text(all);
   };
-  EXPECT_NE(show("sharding").find("==== specs ====\nmicro_first\n  %0 [{tensor,fsdp},-]\n"),
+  EXPECT_NE(show("sharding")
+                .find("==== specs ====\nprogram \"micro_first\"\n"
+                      "  %0 = input \"params/embed_tokens/embedding\" weight : "
+                      "f32[256,64]  # [{tensor,fsdp},-]\n"),
             std::string::npos);
   const std::string parts = show("partition");
   EXPECT_NE(parts.find("==== micro_first.device ====\nprogram \"micro_first\""), parts.npos);
