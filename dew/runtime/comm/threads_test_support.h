@@ -2,6 +2,7 @@
 // of everything that is built on a Job.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstring>
@@ -165,7 +166,8 @@ class ThreadWorld {
   std::vector<std::string> texts_;
   std::string error_;
   int met_ = 0;
-  std::int64_t rounds_ = 0, exchanges_ = 0;
+  std::int64_t rounds_ = 0;
+  std::atomic<std::int64_t> exchanges_ = 0;
 };
 
 class ThreadJob final : public Job {
