@@ -174,9 +174,22 @@ class Placements {
           "plan", [&] { return judges.planned(); }, tolerances);
       judge(
           "kernels", [&] { return judges.executed(backend); }, tolerances);
+      if (tried_++ % 3 == 0) {
+        const int processes = process_count();
+        judge(
+            "processes", [&] { return judges.on_processes(processes); }, tolerances);
+      }
     } catch (const std::exception& e) {
       FAIL() << e.what() << "\n" << specs;
     }
+  }
+
+  // A number that divides the devices.
+  int process_count() {
+    const auto devices = static_cast<int>(mesh_.devices());
+    int count = 2 + static_cast<int>(random_() % static_cast<unsigned>(devices - 1));
+    while (devices % count != 0) ++count;
+    return count;
   }
 
   template <class Run>
@@ -202,6 +215,7 @@ class Placements {
   double ways_ = 1;
   bool all_ = false;
   std::size_t number_ = 0;
+  int tried_ = 0;
 };
 
 // DEW_TEST_EFFORT: as many times more samples and placements as CI tries.

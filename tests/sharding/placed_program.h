@@ -1,8 +1,10 @@
 // One program as a module with its inputs placed, and what devices make of it by three judges.
 #pragma once
 
+#include <mutex>
 #include <random>
 
+#include "dew/runtime/comm/threads_test_support.h"
 #include "tests/sharding/machines.h"
 
 namespace dew::sharding_test {
@@ -118,11 +120,40 @@ class Judges {
     ExecutedMachine machine(module_, placement_, backend);
     return results(machine);
   }
+  // The same in so many processes, which divide the devices.
+  std::vector<Array> on_processes(int count) const {
+    std::vector<std::vector<std::byte>> whole;
+    for (const std::string& name : outputs_)
+      whole.emplace_back(static_cast<std::size_t>(type_of(name).bytes()));
+    std::mutex mutex;
+    comm::run_processes(count, [&](comm::Job& job) {
+      const auto backend = cpu_backend(1, mesh_.devices(), &job);
+      ExecutedMachine machine(module_, placement_, *backend);
+      for (std::size_t i = 0; i < inputs_.size(); ++i) machine.set(inputs_[i], placed_.inputs[i]);
+      machine.run("run");
+      const std::lock_guard lock(mutex);
+      for (std::size_t i = 0; i < outputs_.size(); ++i) {
+        const Type& type = type_of(outputs_[i]);
+        for (const Shard& s : machine.shards(outputs_[i])) {
+          const Box box{s.start, s.extent};
+          copy_part(box, byte_size(type.dtype), box, s.bytes, dew::whole(type.shape), whole[i]);
+        }
+      }
+    });
+    std::vector<Array> out;
+    for (std::size_t i = 0; i < outputs_.size(); ++i)
+      out.push_back(load(type_of(outputs_[i]), whole[i].data()));
+    return out;
+  }
 
  private:
   void add_register(const std::string& name, int id, std::vector<std::string>& names) {
     module_.add_register(name, placed_.program.values()[lockstep::at(id)].type);
     names.push_back(name);
+  }
+
+  const Type& type_of(const std::string& name) const {
+    return module_.registers[lockstep::at(module_.register_index(name))].type;
   }
 
   template <class Machine>

@@ -181,6 +181,11 @@ TEST(RandomPrograms, LossAndGradientsAreThoseOfOneDevice) {
     RC_LOG() << to_string(mesh) << "\n" << judges.annotated();
     RC_ASSERT(worst(judges.lockstep(), expected) < 1e-9);  // in double precision
     RC_ASSERT(worst(judges.planned(), expected) < 1e-4);   // values kept in f32
+    std::vector<int> counts;
+    for (int p = 2; p <= mesh.devices(); ++p) {
+      if (mesh.devices() % p == 0) counts.push_back(p);
+    }
+    RC_ASSERT(worst(judges.on_processes(*rc::gen::elementOf(counts)), expected) < 1e-4);
   }));
 }
 

@@ -32,8 +32,8 @@ struct Exchange {
 // wait for them in any.
 class Job : public Processes {
  public:
-  // Makes a group, one call in every process of the job: each names the ranks of its own group in
-  // the order of members, itself among them. Returns the group's number.
+  // The group of these ranks, in the order of members, this process among them; all of them ask for
+  // it. Returns its number.
   virtual int group(std::span<const int> ranks) = 0;
 
   // Begins and returns a number to wait by. Neither array may be touched until then.

@@ -132,14 +132,10 @@ class Mpi final : public MpiJob {
   }
 
   int group(std::span<const int> ranks) override {
-    const auto place = std::ranges::find(ranks, rank_) - ranks.begin();
-    const Watchdog watchdog = expect("the making of a group", limit());
-    MPI_Comm comm = MPI_COMM_NULL;
-    check_mpi(MPI_Comm_split(MPI_COMM_WORLD, ranks.front(), static_cast<int>(place), &comm),
-              "MPI_Comm_split");
-    MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
-    groups_.push_back(comm);
-    return static_cast<int>(groups_.size()) - 1;
+    const auto [known, fresh] =
+        known_groups_.try_emplace({ranks.begin(), ranks.end()}, static_cast<int>(groups_.size()));
+    if (fresh) groups_.push_back(make_group(ranks));
+    return known->second;
   }
 
   int start(const Exchange& e, const std::byte* from, std::byte* to) override {
@@ -188,6 +184,21 @@ class Mpi final : public MpiJob {
                       format("{} did not end within {} s: a process is missing", what, limit)});
               std::_Exit(kStatus);
             }};
+  }
+
+  // Its members alone take part.
+  MPI_Comm make_group(std::span<const int> ranks) {
+    const Watchdog watchdog = expect("the making of a group", limit());
+    MPI_Group all = MPI_GROUP_NULL, members = MPI_GROUP_NULL;
+    MPI_Comm comm = MPI_COMM_NULL;
+    MPI_Comm_group(MPI_COMM_WORLD, &all);
+    check_mpi(MPI_Group_incl(all, static_cast<int>(ranks.size()), ranks.data(), &members),
+              "MPI_Group_incl");
+    check_mpi(MPI_Comm_create_group(MPI_COMM_WORLD, members, 0, &comm), "MPI_Comm_create_group");
+    MPI_Group_free(&members);
+    MPI_Group_free(&all);
+    MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
+    return comm;
   }
 
   std::size_t free_slot() {
@@ -244,6 +255,7 @@ class Mpi final : public MpiJob {
   Roster roster_;
   MPI_Op add_bf16_ = MPI_OP_NULL;
   std::vector<MPI_Comm> groups_;
+  std::map<std::vector<int>, int> known_groups_;  // by ranks
   std::vector<MPI_Request> requests_;
   std::vector<std::size_t> free_;  // of requests_
   Clock::time_point next_progress_, next_count_;
