@@ -156,7 +156,7 @@ TEST_F(Batches, AreThoseOfOneDeviceAndOneMicroStep) {
       {{}, 4, 4},
       {{.fsdp = 4}, 4, 2},
       {{.fsdp = 2, .tensor = 2}, 8, 4},
-      {{.expert = 2, .fsdp = 2}, 4, 2},
+      {{.fsdp = 2, .expert = 2}, 4, 2},
       {{.tensor = 4}, 4, 2},
       {{.fsdp = 16, .tensor = 4}, 64, 16},
   };
