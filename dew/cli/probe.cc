@@ -73,7 +73,8 @@ void check_arguments(const ProbeArguments& a) {
            format("{} and {} are the same file '{}'", files[j].first, option, file));
     }
     const Path parent = path.has_parent_path() ? path.parent_path() : Path(".");
-    if (file_kind(path, ErrorCode::usage) == FileKind::directory ||
+    const FileKind kind = file_kind(path, ErrorCode::usage);  // devices must not be written over
+    if ((kind != FileKind::missing && kind != FileKind::regular) ||
         file_kind(parent, ErrorCode::usage) != FileKind::directory) {
       fail(ErrorCode::usage, format("{} '{}' is no file in a directory that exists", option, file));
     }
