@@ -9,6 +9,7 @@
 #include "dew/checkpoint/safetensors.h"
 #include "dew/cli/cli.h"
 #include "dew/cli/devices.h"
+#include "dew/cli/job.h"
 #include "dew/cli/model.h"
 #include "dew/cli/probe_batch.h"
 #include "dew/dew.h"
@@ -185,6 +186,7 @@ int probe_command(const Arguments& arguments) {
   const LMObjective objective(models::CausalTransformer(config.model), {.seq_len = rows.width});
   const Arrangement arrangement =
       arrangement_of(a.devices, probe_layout(config.layout), objective.model());
+  check_simulated(arrangement.mesh.devices());
   const DispatchPlan plan({.global_batch = rows.rows,
                            .seq_len = rows.width,
                            .batch_shards = arrangement.batch_shards()});

@@ -147,6 +147,7 @@ const std::vector<ErrorCase> kValues = {
      2,
      {"optimizer.momentum = 0.5 has no effect", "\"sgd\""}},
     {"Mesh", with({"mesh.fsdp=8"}), 3, {"fsdp=8"}},
+    {"ManyDevices", with({"devices.spec=cpu:100000"}), 2, {"100000 devices", "at most 4096"}},
     {"Heads", with({"devices.spec=cpu:3", "mesh.tensor=3"}), 3, {"tensor"}},
     {"Layout",
      with({"devices.spec=cpu:2", "mesh.fsdp=2", "layout.min_shard=0", "layout.tolerance=0",
