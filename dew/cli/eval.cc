@@ -77,6 +77,7 @@ EvalResult evaluate(const EvalArguments& a, const Model& model, const WindowData
                               {.seq_len = data.options.seq_len});
   const Arrangement arrangement =
       arrangement_of(a.devices, config.layout, objective.model(), processes.count());
+  check_simulated(arrangement.mesh.devices());
   const DispatchPlan plan({.global_batch = config.data.global_batch,
                            .seq_len = data.options.seq_len,
                            .batch_shards = arrangement.batch_shards(),

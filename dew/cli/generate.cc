@@ -18,7 +18,7 @@ namespace dew::cli {
 namespace {
 
 constexpr std::int64_t kMostTokens = 2147483647;  // positions are i32
-constexpr std::int64_t kMostPromptBytes = std::int64_t{1} << 30;
+constexpr std::int64_t kMostPromptBytes = std::int64_t{1} << 26;
 constexpr std::int64_t kChunk = 512;  // tokens of a prompt that are read in one call at most
 
 struct GenerateArguments {

@@ -1,6 +1,7 @@
 // Hugging Face models in: a directory that every command takes.
 #include <CLI/CLI.hpp>
 #include <cstdio>
+#include <filesystem>
 
 #include "dew/base/format.h"
 #include "dew/base/json.h"
@@ -94,6 +95,16 @@ void add_files(const hf::Model& model, CheckpointWriter& writer) {
   }
 }
 
+// Removes, at its end, directories in which nothing was written, the last one first.
+struct NoEmptyDirectories {
+  std::vector<Path> directories;
+  ~NoEmptyDirectories() {
+    std::error_code full;
+    for (auto it = directories.rbegin(); it != directories.rend(); ++it)
+      std::filesystem::remove(*it, full);
+  }
+};
+
 }  // namespace
 
 int import_command(const Arguments& arguments) {
@@ -105,6 +116,10 @@ int import_command(const Arguments& arguments) {
   watch_stop_signals();
   Console console(stderr, stderr_options(a.verbosity));
   const Path checkpoints = checkpoints_of_run(a.out);
+  // Where the import fails, nothing is in the way of the next one.
+  NoEmptyDirectories made_here{{checkpoints}};
+  if (file_kind(a.out, ErrorCode::usage) == FileKind::missing)
+    made_here.directories.insert(made_here.directories.begin(), a.out);
   create_directories(checkpoints, ErrorCode::usage);
   CheckpointWriter writer(checkpoints, about(model));
   write_parameters(model, writer, console);

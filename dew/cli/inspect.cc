@@ -66,6 +66,11 @@ void check_arguments(const InspectArguments& a) {
   if (!a.show.empty() && a.digest) {
     fail(ErrorCode::usage, "--digest is for a model and --show for a config: keep one");
   }
+  if (!a.show.empty() && file_kind(a.model, ErrorCode::usage) == FileKind::directory) {
+    fail(ErrorCode::usage,
+         format("'{}' is a directory: --show {} is of a config", one_line(a.model), a.show),
+         "the config of a run is config.toml in its directory");
+  }
   if (!a.show.empty()) return;
   if (!a.overrides.empty()) {
     fail(ErrorCode::usage, format("'{}' is for a config, which --show takes", a.overrides[0]));

@@ -115,6 +115,13 @@ std::int64_t device_count(const DevicesConfig& devices, int processes) {
   return all;
 }
 
+void check_simulated(std::int64_t devices) {
+  constexpr std::int64_t kMost = 4096;
+  if (devices <= kMost) return;
+  fail(ErrorCode::usage, format("{} devices, but at most {} are simulated", devices, kMost),
+       "dew dispatch and dew inspect MODEL take any number");
+}
+
 void expect_same_start(Processes& processes, const TrainConfig& config, std::uint64_t corpus) {
   if (processes.count() == 1) return;
   const auto programs = processes.exchange(digest_of_program(), "the programs' digests");

@@ -22,6 +22,9 @@ std::string rank_prefix();
 // to them.
 std::int64_t device_count(const DevicesConfig& devices, int processes);
 
+// Throws ErrorCode::usage for more devices than can be simulated in sensible time.
+void check_simulated(std::int64_t devices);
+
 // Throws ErrorCode::process, naming who differs from the first one and how, unless all processes
 // are of the same program, config and corpus.
 void expect_same_start(Processes& processes, const TrainConfig& config, std::uint64_t corpus);

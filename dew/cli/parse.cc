@@ -1,7 +1,9 @@
 // CLI11 at work: the options that commands share, and errors in our form.
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <iterator>
 
 #include "dew/base/format.h"
 #include "dew/base/nearest.h"
@@ -19,8 +21,13 @@ std::string nearest_option(const CLI::App& app, std::string_view word) {
     if (option->get_group().empty()) continue;
     for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
   }
-  const std::vector<std::string_view> views(names.begin(), names.end());
-  return format("; the nearest is {}", nearest(word.substr(0, word.find('=')), views));
+  const std::string_view typed = word.substr(0, word.find('='));
+  std::vector<std::string_view> views;  // those that it begins, or all
+  if (typed.size() > 2)
+    std::ranges::copy_if(names, std::back_inserter(views),
+                         [&](const std::string& name) { return name.starts_with(typed); });
+  if (views.empty()) views.assign(names.begin(), names.end());
+  return format("; the nearest is {}", nearest(typed, views));
 }
 
 // A number of values other than the one of an option or the none of a flag, in our words.

@@ -9,6 +9,7 @@
 #include "dew/checkpoint/safetensors.h"
 #include "dew/cli/cli.h"
 #include "dew/cli/devices.h"
+#include "dew/cli/job.h"
 #include "dew/cli/model.h"
 #include "dew/cli/probe_batch.h"
 #include "dew/dew.h"
@@ -73,7 +74,8 @@ void check_arguments(const ProbeArguments& a) {
            format("{} and {} are the same file '{}'", files[j].first, option, file));
     }
     const Path parent = path.has_parent_path() ? path.parent_path() : Path(".");
-    if (file_kind(path, ErrorCode::usage) == FileKind::directory ||
+    const FileKind kind = file_kind(path, ErrorCode::usage);  // devices must not be written over
+    if ((kind != FileKind::missing && kind != FileKind::regular) ||
         file_kind(parent, ErrorCode::usage) != FileKind::directory) {
       fail(ErrorCode::usage, format("{} '{}' is no file in a directory that exists", option, file));
     }
@@ -184,6 +186,7 @@ int probe_command(const Arguments& arguments) {
   const LMObjective objective(models::CausalTransformer(config.model), {.seq_len = rows.width});
   const Arrangement arrangement =
       arrangement_of(a.devices, probe_layout(config.layout), objective.model());
+  check_simulated(arrangement.mesh.devices());
   const DispatchPlan plan({.global_batch = rows.rows,
                            .seq_len = rows.width,
                            .batch_shards = arrangement.batch_shards()});

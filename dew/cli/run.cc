@@ -47,6 +47,7 @@ void keep_standard_streams() {
     if (::fcntl(fd, F_GETFD) < 0) ::open("/dev/null", mode);
   }
   std::signal(SIGPIPE, SIG_IGN);  // a reader that left is an error like others, not a death
+  std::signal(SIGXFSZ, SIG_IGN);  // so is a file that became larger than ulimit -f allows
 }
 
 int dispatch(const Arguments& arguments) {

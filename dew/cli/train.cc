@@ -189,7 +189,9 @@ void check_arguments(const TrainConfig& config, const LMObjective& objective,
     fail(ErrorCode::checkpoint,
          format("run.resume is \"must\" and there is no '{}'", config.run.dir));
   }
-  arrange(config.mesh, device_count(config.devices, processes), config.layout, objective.model());
+  const std::int64_t devices = device_count(config.devices, processes);
+  check_simulated(devices);
+  arrange(config.mesh, devices, config.layout, objective.model());
   if (!a.dump.empty()) create_directories(a.dump, ErrorCode::usage);
 }
 

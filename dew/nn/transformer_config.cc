@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cmath>
 #include <initializer_list>
+#include <utility>
 
 #include "dew/base/error.h"
 #include "dew/base/format.h"
@@ -32,6 +33,13 @@ void check_number(const std::string& key, double value, bool zero, double most =
   refuse(format("{} = {}, but it must be {}{}", key, value, zero ? "0 or more" : "above 0", below));
 }
 
+// Programs compute in f32: what that cannot hold would become zero or infinite unseen.
+void check_f32(const std::string& key, double value) {
+  const float held = static_cast<float>(value);
+  if (std::isfinite(held) && (held > 0) == (value > 0)) return;
+  refuse(format("{} = {}, but it must be within the range of f32", key, value));
+}
+
 std::string divisors(std::int64_t n) {
   std::vector<std::int64_t> found;
   for (std::int64_t d = 1; d <= std::min<std::int64_t>(n, 4096); ++d) {
@@ -57,6 +65,12 @@ void check_numbers(const TransformerConfig& c) {
   check_number("logit_softcap", c.logit_softcap, true);
   check_number("attention_softcap", c.attention_softcap, true);
   check_number("attention_scale", c.attention_scale, true);
+  for (const auto& [key, value] : {std::pair{"norm_eps", c.norm_eps},
+                                   {"logit_softcap", c.logit_softcap},
+                                   {"attention_softcap", c.attention_softcap},
+                                   {"attention_scale", c.attention_scale}}) {
+    check_f32(key, value);
+  }
 }
 
 void check_sizes(const TransformerConfig& c) {

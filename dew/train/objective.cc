@@ -16,9 +16,11 @@ LMObjective::LMObjective(models::CausalTransformer model, const LMObjectiveOptio
     fail(ErrorCode::usage,
          format("seq_len = {} is above model.max_seq_len = {}", options.seq_len, most));
   }
-  if (!(options.z_loss >= 0) || !std::isfinite(options.z_loss)) {
+  const float held = static_cast<float>(options.z_loss);  // what programs compute with
+  if (!(options.z_loss >= 0) || !std::isfinite(held) || (held > 0) != (options.z_loss > 0)) {
     fail(ErrorCode::usage,
-         format("objective.z_loss = {}, but it must be 0 or more and finite", options.z_loss));
+         format("objective.z_loss = {}, but it must be 0 or more and within the range of f32",
+                options.z_loss));
   }
 }
 

@@ -144,8 +144,10 @@ void validate(const Optimizer& o) {
   check_not_negative("clip_norm", o.clip_norm);
   check_range("eps", o.eps, o.eps > 0, "above 0 and finite");
   // The update computes in f32: what that cannot hold would become zero or infinite unseen.
-  for (const auto& [key, value] :
-       {std::pair{"lr", o.lr}, {"eps", o.eps}, {"clip_norm", o.clip_norm}}) {
+  for (const auto& [key, value] : {std::pair{"lr", o.lr},
+                                   {"eps", o.eps},
+                                   {"clip_norm", o.clip_norm},
+                                   {"weight_decay", o.weight_decay}}) {
     const double held = static_cast<double>(static_cast<float>(value));
     check_range(key, value, std::isfinite(held) && (held > 0) == (value > 0),
                 "within the range of f32");

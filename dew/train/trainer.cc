@@ -353,7 +353,7 @@ class Trainer::Run {
     info.clocks.line_steps = steps_since_line_;
     info.clocks.line_loss = std::isfinite(loss_sum_) ? std::optional(loss_sum_) : std::nullopt;
     info.data = data_state(data_, position_);
-    if (eval_) info.eval_loss = eval_->loss;
+    if (eval_ && std::isfinite(eval_->loss)) info.eval_loss = eval_->loss;
     return info;
   }
 

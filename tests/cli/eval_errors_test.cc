@@ -116,6 +116,7 @@ const std::vector<ErrorCase> kArguments = {
     {"BatchesFraction", good_and({"--batches", "1.5"}), 2, {"--batches = '1.5'"}},
     {"BatchesHuge", good_and({"--batches", "99999999999999999999"}), 2, {"below 2^63"}},
     {"Devices", good_and({"--devices", "gpu:8"}), 2, {"--devices = 'gpu:8'", "cpu"}},
+    {"ManyDevices", good_and({"--devices", "cpu:100000"}), 2, {"100000 devices", "at most 4096"}},
     {"MeshWithoutDevices", good_and({"--mesh", "fsdp=8"}), 3, {"fsdp"}},
     {"MeshAxis", good_and({"--mesh", "fsd=8"}), 2, {"'fsd' is no mesh axis", "'fsdp'"}},
     {"JsonWithValue", good_and({"--json=yes"}), 2, {"--json takes no value"}},

@@ -2,6 +2,7 @@
 #include <cstring>
 
 #include "dew/base/dtype.h"
+#include "tests/cli/error_case.h"
 #include "tests/cli/probe_support.h"
 
 namespace dew {
@@ -319,6 +320,19 @@ TEST(HuggingFaceModels, ImportsAndExportsThatAreRefused) {
       dew(train_notebook(directory / "run", {"--quiet", "run.steps=1", "model.norm=layer"})));
   expect_error(dew({"export", (directory / "run").string(), "--out", out}), 5,
                "no Hugging Face family has all options of this model");
+}
+
+// An import that fails late is in nobody's way: the same command works when its cause is gone.
+TEST(HuggingFaceModels, FailedImportsLeaveNothing) {
+  const TemporaryDirectory directory;
+  std::filesystem::copy(kFixtures / "qwen3", directory / "qwen");
+  make_huge(directory / "qwen/tokenizer.json");
+  const Words import = {"import", "qwen", "--out", "out"};
+  const auto before = list_directory(directory.path(), ErrorCode::internal);
+  expect_error(dew(import, {.directory = directory.path()}), 5, "tokenizer.json");
+  EXPECT_EQ(list_directory(directory.path(), ErrorCode::internal), before);
+  std::filesystem::remove(directory / "qwen/tokenizer.json");
+  expect_done(dew(import, {.directory = directory.path()}));
 }
 
 TEST(HuggingFaceModels, MixturesAreRefusedByName) {

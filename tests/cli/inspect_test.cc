@@ -274,7 +274,7 @@ const BadInspect kBadInspects[] = {
      "--mesh and --devices are for a model"},
     {"DigestOfAConfig", {"c.toml", "--show", "plan", "--digest"}, 2, "--digest is for a model"},
     {"ConfigMissing", {"none", "--show", "plan"}, 2, "none"},
-    {"ConfigIsADirectory", {"empty", "--show", "plan"}, 2, "empty"},
+    {"ConfigIsADirectory", {"empty", "--show", "plan"}, 2, "'empty' is a directory: --show"},
     {"ConfigNotToml", {"bad", "--show", "plan"}, 2, "not valid TOML"},
     {"ConfigIncomplete", {"file", "--show", "plan"}, 2, "run.dir is missing"},
     {"UnknownKey", {"c.toml", "model.layers=2", "--show", "plan"}, 2, "nearest"},

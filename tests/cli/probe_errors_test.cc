@@ -1,4 +1,6 @@
 // Everything that a user or the world can do wrong with dew probe.
+#include <sys/stat.h>
+
 #include <functional>
 
 #include "tests/cli/probe_support.h"
@@ -20,6 +22,7 @@ class ProbeErrors : public testing::Test {
   ProbeErrors() {
     std::filesystem::create_symlink(trained_run(), directory_ / "run");
     write_text(directory_ / "file", "not a safetensors file");
+    EXPECT_EQ(::mkfifo((directory_ / "pipe").c_str(), 0600), 0);
     create_directories(directory_ / "empty", ErrorCode::internal);
     write_batch(directory_ / "b", some_batch(3, 5, 256));
   }
@@ -73,6 +76,8 @@ const BadProbe kBadProbes[] = {
      "given twice"},
     {"SetMuon", {"run", "--batch", "b", "--set", "optimizer.name=muon"}, 2, "not built yet"},
     {"LogitsIsADirectory", {"run", "--batch", "b", "--logits", "empty"}, 2, "--logits 'empty'"},
+    {"LogitsIsAPipe", {"run", "--batch", "b", "--logits", "pipe"}, 2, "--logits 'pipe' is no file"},
+    {"GradsIsAPipe", {"run", "--batch", "b", "--grads", "pipe"}, 2, "--grads 'pipe' is no file"},
     {"LogitsNowhere", {"run", "--batch", "b", "--logits", "no/l"}, 2, "--logits 'no/l'"},
     {"GradsNowhere", {"run", "--batch", "b", "--grads", "file/g"}, 2, "--grads 'file/g'"},
     {"SameFile", {"run", "--batch", "b", "--grads", "g", "--logits", "./g"}, 2, "same file"},

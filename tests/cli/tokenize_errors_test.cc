@@ -39,6 +39,7 @@ const std::vector<ErrorCase> kRows = {
     {"NoText", {"--out", "tokens"}, 2, {"TEXT is required"}},
     {"OutWithoutValue", {"a.txt", "--out"}, 2, {"--out needs a value"}},
     {"OutTwice", {"a.txt", "--out", "b", "--out", "c"}, 2, {"--out is given more than once"}},
+    {"BeginningOfAnOption", {"x", "--js"}, 2, {"no option '--js'", "the nearest is --json"}},
     {"UnknownBeforeMissing", {"--ouut=x"}, 2, {"no option '--ouut=x'", "the nearest is --out"}},
     // the text
     {"Missing", {"none.txt", "--out", "tokens"}, 4, {"there is no 'none.txt'"}},

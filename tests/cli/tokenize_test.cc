@@ -2,6 +2,7 @@
 #include <sys/stat.h>
 
 #include <csignal>
+#include <cstdlib>
 
 #include "dew/data/token_directory.h"
 #include "tests/cli/program.h"
@@ -89,6 +90,17 @@ TEST_F(Tokenize, InterruptedLeavesNothing) {
   writer << std::string(std::size_t{3} << 20, 'x') << std::flush;
   EXPECT_EQ(running.finish().status, 128 + SIGINT);
   EXPECT_EQ(list_directory(directory_.path(), ErrorCode::internal).size(), 1u);
+}
+
+// More than `ulimit -f` allows is an error like a full disk, not a death.
+TEST_F(Tokenize, FileSizeLimit) {
+  write_text(directory_ / "text", std::string(1 << 20, 'x'));
+  const std::string program = std::filesystem::absolute(std::getenv("DEW_PROGRAM")).string();
+  const Outcome outcome =
+      shell("ulimit -f 100; exec '" + program + "' tokenize text --out tokens", directory_.path());
+  EXPECT_EQ(outcome.status, 4) << outcome.out;
+  EXPECT_NE(outcome.out.find("File too large"), std::string::npos) << outcome.out;
+  EXPECT_FALSE(std::filesystem::exists(directory_ / "tokens"));
 }
 
 // It has nothing to say there. What it was asked to say and cannot does not undo what it made.
