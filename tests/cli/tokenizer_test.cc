@@ -222,7 +222,7 @@ const std::vector<ErrorCase> kRows = {
               {"there is no 'none'"}),
     train_row("TrainNowhere", {"a.txt", "--vocab-size", "300", "--out", "no/t"}, 4, {"no/t"}),
     // tokenizer.json
-    file_row("NoJson", "{", "{{", {"is not valid JSON"}),
+    {"NoJson", {"encode", "t.json"}, 4, {"t.json is not valid JSON: "}, changed("{", "{{")},
     file_row("UnknownModel", R"("type": "BPE")", R"("type": "WordPiece")",
              {"model: 'WordPiece' is not supported", "BPE, Unigram"}),
     file_row("UnknownPreTokenizer", R"("type": "Split")", R"("type": "Cut")",

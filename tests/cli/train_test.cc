@@ -55,6 +55,11 @@ TEST_F(Train, NotebookLinesAndFiles) {
   EXPECT_EQ(digests_of(run()).size(), 3u * 24);  // parameters and two moments, a layer at a time
 }
 
+TEST_F(Train, AnEvaluationThatIsNotFiniteDoesNotStopTheSaving) {
+  expect_done(dew(train_notebook(run(), {"optimizer.lr=1e5", "run.steps=1"})));
+  expect_done(dew({"inspect", run().string()}));
+}
+
 // The originals: 3.58 and 2.65 (Dew), 3.5 and 2.3 (plain JAX).
 TEST_F(Train, NotebookLearnsAsTheOriginalsDo) {
   double at_10 = 0, at_20 = 0;
