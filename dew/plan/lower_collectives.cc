@@ -78,7 +78,7 @@ Seen Lowering::sent_to_all(Frame& f, const Seen& x, const Dims& across, std::int
   const GroupAttrs parts{
       .atoms = across, .members = product_of_sizes(across), .dims = {cut}, .to = {}};
   const Seen from = dense(f, own_part_view(x, parts, atom_sizes_), joined(across, x.atoms));
-  const Seen to = new_memory(from.view.type, from.atoms, false, f.loop);
+  Seen to = new_memory(from.view.type, from.atoms, false, f.loop);
   exchange(f, start_all_to_all_op, across, expanded(from, from.atoms, false, atom_sizes_),
            expanded(to, to.atoms, false, atom_sizes_), name);
   return to;
@@ -88,7 +88,7 @@ Seen Lowering::sent_to_all(Frame& f, const Seen& x, const Dims& across, std::int
 Seen Lowering::brought_in(Frame& f, const Seen& x, const Dims& across, const std::string& name) {
   if (across.empty()) return x;
   const Seen from = dense(f, x);
-  const Seen to = new_memory(from.view.type, joined(across, from.atoms), false, f.loop);
+  Seen to = new_memory(from.view.type, joined(across, from.atoms), false, f.loop);
   exchange(f, start_all_gather_op, across, expanded(from, from.atoms, false, atom_sizes_),
            expanded(to, to.atoms, false, atom_sizes_), name);
   return to;
@@ -146,7 +146,7 @@ Seen Lowering::sum_here(Frame& f, const Node& node, const GroupAttrs& group) {
       rest.push_back(x.atoms[i]);
     }
   }
-  const Seen sum = new_memory(x.view.type, rest, outside, f.loop);
+  Seen sum = new_memory(x.view.type, rest, outside, f.loop);
   Step step = step_of(node);
   step.op = &reduce_sum_op;
   step.attrs = Axes{summed};
@@ -160,7 +160,7 @@ Seen Lowering::reduced(Frame& f, const Seen& x, const Dims& across, const std::s
   const bool in_place = is_dense(expanded(x, x.atoms, lies_stacked(x), atom_sizes_));
   const Seen from = in_place ? x : dense(f, x);
   const bool stacked = lies_stacked(from);
-  const Seen to = new_memory(from.view.type, from.atoms, stacked, f.loop);
+  Seen to = new_memory(from.view.type, from.atoms, stacked, f.loop);
   exchange(f, start_all_reduce_op, across, expanded(from, from.atoms, stacked, atom_sizes_),
            expanded(to, to.atoms, stacked, atom_sizes_), name);
   return to;
@@ -171,7 +171,7 @@ Seen Lowering::scattered(Frame& f, const Seen& x, const Dims& across, const std:
   Dims rest = x.atoms;
   std::erase_if(rest, [&](std::int64_t a) { return contains(across, a); });
   const Seen from = dense(f, x, joined(across, rest));
-  const Seen to = new_memory(from.view.type, rest, false, f.loop);
+  Seen to = new_memory(from.view.type, rest, false, f.loop);
   exchange(f, start_reduce_scatter_op, across, expanded(from, from.atoms, false, atom_sizes_),
            expanded(to, rest, false, atom_sizes_), name);
   return to;
