@@ -58,7 +58,8 @@ void do_together(Processes& processes, const char* what, const std::function<voi
   const auto failed = std::ranges::find_if(all, [](const std::string& t) { return !t.empty(); });
   if (failed == all.end()) return;
   const Error error = from_text(*failed);
-  if (std::ranges::all_of(all, [&](const std::string& t) { return t == *failed; })) throw error;
+  if (std::ranges::all_of(all, [&](const std::string& t) { return t == *failed; }))
+    throw from_text(*failed);
   fail(ErrorCode::process,
        format("{}: {}", processes.name(static_cast<int>(failed - all.begin())), error.what()),
        error.hint());
