@@ -20,11 +20,12 @@ function(dew_room_targets out)
   set(${out} ${targets} PARENT_SCOPE)
 endfunction()
 
-# dew_room(<folder> [RECURSE] [FILES prefix] [EXCLUDE files...] [OUTSIDE_LIBRARY]
+# dew_room(<folder> [RECURSE] [FILES prefix] [EXCLUDE files...] [OUTSIDE_LIBRARY] [OWN_HEADERS]
 #          [DEPS rooms...] [TEST_DEPS rooms...] [LIBS third-party...])
-# FILES names a room that is not a folder but the files dew/<prefix>*.cc.
+# FILES names a room that is not a folder but the files dew/<prefix>*.cc. OWN_HEADERS: it does not
+# use the precompiled headers of the other rooms.
 function(dew_room folder)
-  cmake_parse_arguments(ARG "RECURSE;OUTSIDE_LIBRARY" "FILES" "EXCLUDE;DEPS;TEST_DEPS;LIBS" ${ARGN})
+  cmake_parse_arguments(ARG "RECURSE;OUTSIDE_LIBRARY;OWN_HEADERS" "FILES" "EXCLUDE;DEPS;TEST_DEPS;LIBS" ${ARGN})
   string(REPLACE "/" "_" room ${folder})
   set(glob GLOB)
   if(ARG_RECURSE)
@@ -48,6 +49,9 @@ function(dew_room folder)
     add_library(dew_${room} STATIC ${sources})
     target_include_directories(dew_${room} PUBLIC ${PROJECT_SOURCE_DIR})
     target_link_libraries(dew_${room} PUBLIC ${deps} Threads::Threads PRIVATE ${ARG_LIBS})
+    if(NOT ARG_OWN_HEADERS)
+      dew_compile_room_fast(dew_${room})
+    endif()
     if(NOT ARG_OUTSIDE_LIBRARY)
       set_property(GLOBAL APPEND PROPERTY DEW_ROOMS dew_${room})
       set_property(GLOBAL APPEND PROPERTY DEW_LIBS ${ARG_LIBS})
@@ -68,30 +72,46 @@ function(dew_test name)
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR})
   target_link_libraries(${name} PRIVATE ${ARG_LIBS} rapidcheck GTest::gmock GTest::gtest_main)
-  dew_compile_fast(${name})
+  dew_compile_test_fast(${name})
   add_test(NAME ${name} COMMAND ${name} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
   set_tests_properties(${name} PROPERTIES
     TIMEOUT 600
     ENVIRONMENT "DEW_PROGRAM=${PROJECT_BINARY_DIR}/dew;DEW_EXAMPLES=${PROJECT_BINARY_DIR}/examples;GTEST_OUTPUT=xml:${PROJECT_BINARY_DIR}/test-results/;TSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/tools/tsan.supp")
 endfunction()
 
-# Most of a clean build goes into tests. They get by with less optimisation (what they test does not),
-# and share one precompiled GoogleTest. CI's clang build does without, so no include can be missing.
-function(dew_compile_fast name)
-  if(NOT DEW_FAST_TESTS)
-    return()
+# Half of compiling a file is reading the standard library, fmt and GoogleTest: one precompiled header
+# for the rooms, one for tests. Tests get by with less optimisation too (what they test does not).
+# CI's clang build does without, so no include can be missing.
+set(DEW_COMMON_HEADERS <fmt/format.h> <algorithm> <array> <cmath> <cstdint> <functional> <map>
+    <memory> <optional> <set> <span> <string> <string_view> <variant> <vector>)
+
+# dew_precompile(<name> LIBS... HEADERS...): a target whose precompiled headers others reuse.
+function(dew_precompile name)
+  cmake_parse_arguments(ARG "" "" "LIBS;HEADERS;OPTIONS" ${ARGN})
+  if(NOT TARGET ${name})
+    file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/${name}.cc CONTENT "")
+    add_library(${name} OBJECT ${PROJECT_BINARY_DIR}/${name}.cc)
+    target_compile_options(${name} PRIVATE ${ARG_OPTIONS})
+    target_link_libraries(${name} PRIVATE ${ARG_LIBS})
+    target_precompile_headers(${name} PRIVATE ${ARG_HEADERS})
   endif()
-  if(NOT TARGET dew_test_pch)
-    file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/test_pch.cc CONTENT "")
-    add_library(dew_test_pch OBJECT ${PROJECT_BINARY_DIR}/test_pch.cc)
-    target_compile_options(dew_test_pch PRIVATE $<$<CONFIG:Release>:-O1>)
-    target_link_libraries(dew_test_pch PRIVATE GTest::gmock)
-    target_precompile_headers(dew_test_pch PRIVATE
-      <gmock/gmock.h> <gtest/gtest.h> <algorithm> <array> <cmath> <cstdint> <functional> <map>
-      <memory> <optional> <random> <span> <string> <string_view> <variant> <vector>)
+endfunction()
+
+function(dew_compile_room_fast name)
+  if(DEW_FAST_BUILD)
+    dew_precompile(dew_room_pch LIBS dew_deps::fmt HEADERS ${DEW_COMMON_HEADERS})
+    target_precompile_headers(${name} REUSE_FROM dew_room_pch)
   endif()
-  target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O1>)
-  target_precompile_headers(${name} REUSE_FROM dew_test_pch)
+endfunction()
+
+function(dew_compile_test_fast name)
+  if(DEW_FAST_BUILD)
+    set(less $<$<CONFIG:Release>:-O1>)
+    dew_precompile(dew_test_pch OPTIONS ${less} LIBS dew_deps::fmt GTest::gmock
+                   HEADERS <gmock/gmock.h> <gtest/gtest.h> <random> ${DEW_COMMON_HEADERS})
+    target_compile_options(${name} PRIVATE ${less})
+    target_precompile_headers(${name} REUSE_FROM dew_test_pch)
+  endif()
 endfunction()
 
 # One static library of all rooms' objects: what is installed, and what programs link.

@@ -40,6 +40,7 @@ add_link_options(-Wl,--as-needed)
 if(DEW_SANITIZE)
   add_compile_options(-fsanitize=${DEW_SANITIZE} -fno-sanitize-recover=all)
   add_link_options(-fsanitize=${DEW_SANITIZE})
+  add_compile_definitions(DEW_SANITIZED)  # tests that measure, or take long, ask for it
 endif()
 
 add_compile_definitions(DEW_VERSION="${PROJECT_VERSION}")

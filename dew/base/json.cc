@@ -26,8 +26,10 @@ std::string plain_reason(std::string_view message) {
 }
 
 std::string shorten(const Json& json) {
-  const std::string text = json.dump(-1, ' ', true, Json::error_handler_t::replace);
-  return text.size() > kMaxQuote ? text.substr(0, kMaxQuote) + "..." : text;
+  std::string text = json.dump(-1, ' ', true, Json::error_handler_t::replace);
+  if (text.size() <= kMaxQuote) return text;
+  text.resize(kMaxQuote);
+  return text.append("...");
 }
 
 // Builds the document and refuses what the library would take: repeated keys (it keeps the last)

@@ -11,14 +11,8 @@ namespace {
 std::atomic<std::int64_t> allocations = 0;
 }  // namespace
 
-// The thread sanitizer brings its own operators; there, nothing is counted.
-#if defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-#define DEW_THREAD_SANITIZER
-#endif
-#endif
-
-#if !defined(DEW_THREAD_SANITIZER) && !defined(__SANITIZE_THREAD__)
+// The sanitizers bring their own operators; there, nothing is counted.
+#ifndef DEW_SANITIZED
 void* operator new(std::size_t size) {
   ++allocations;
   void* memory = std::malloc(size == 0 ? 1 : size);

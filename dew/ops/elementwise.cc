@@ -145,7 +145,6 @@ struct Grad {
   std::vector<Value> x;
 };
 using Grads = std::vector<Value>;
-Grads both(Value a, Value b) { return {a, b}; }
 
 Value in_dtype_of(Value g, Value x) {
   return is_float(x.dtype()) && x.dtype() != g.dtype() ? convert(x, g.dtype()) : x;
@@ -244,16 +243,24 @@ constexpr double kErfSlope = 1.1283791670955126;  // 2 / sqrt(pi)
 // ---- the table: signature, value, gradient ----
 constinit const OpDef add_op =
     row<Signature{"add", 2, Takes::numbers}, [](A, X x) { return x[0] + x[1]; },
-        [](const Grad& a) { return both(a.g, a.g); }>(sum_factors);
+        [](const Grad& a) {
+          return Grads{a.g, a.g};
+        }>(sum_factors);
 constinit const OpDef sub_op =
     row<Signature{"sub", 2, Takes::numbers}, [](A, X x) { return x[0] - x[1]; },
-        [](const Grad& a) { return both(a.g, -a.g); }>(sum_factors);
+        [](const Grad& a) {
+          return Grads{a.g, -a.g};
+        }>(sum_factors);
 constinit const OpDef mul_op =
     row<Signature{"mul", 2, Takes::numbers}, [](A, X x) { return x[0] * x[1]; },
-        [](const Grad& a) { return both(a.g * a.x[1], a.g * a.x[0]); }>(product_factors);
+        [](const Grad& a) {
+          return Grads{a.g * a.x[1], a.g * a.x[0]};
+        }>(product_factors);
 constinit const OpDef div_op =
     row<Signature{"div", 2, Takes::numbers}, [](A, X x) { return x[0] / x[1]; },
-        [](const Grad& a) { return both(a.g / a.x[1], -(a.g * a.y / a.x[1])); }>();
+        [](const Grad& a) {
+          return Grads{a.g / a.x[1], -(a.g * a.y / a.x[1])};
+        }>();
 constinit const OpDef max_op =
     row<Signature{"max", 2, Takes::numbers}, [](A, X x) { return x[0] < x[1] ? x[1] : x[0]; },
         [](const Grad& a) { return choose(less_equal(a.x[1], a.x[0]), a.g); }>();

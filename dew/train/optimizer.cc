@@ -54,7 +54,8 @@ Value gradient_norm(Program& program, std::span<const ParamSpec> params) {
 Value clip_scale(Value limit, Value norm) {
   Program& program = *norm.program;
   const Value one = constant(program, kScalar, 1), zero = constant(program, kScalar, 0);
-  return select(less(zero, limit), min(one, limit / norm), one);
+  const Value limited = less(zero, limit), shrunk = min(one, limit / norm);
+  return select(limited, shrunk, one);
 }
 
 UpdateScalars make_scalars(Program& program, const Optimizer& o,
@@ -71,7 +72,8 @@ UpdateScalars make_scalars(Program& program, const Optimizer& o,
   const Value norm = gradient_norm(program, params);
   const Value has_weight = less(constant(program, kScalar, 0), inv_weight);
   s.scale = clip_scale(limit, norm);
-  s.commit = logical_and(logical_and(is_finite(loss), is_finite(norm)), has_weight);
+  const Value finite_loss = is_finite(loss), finite_norm = is_finite(norm);
+  s.commit = logical_and(logical_and(finite_loss, finite_norm), has_weight);
   program.output(registers::kGradNorm, norm);
   program.output(registers::kCommit, s.commit);
   return s;

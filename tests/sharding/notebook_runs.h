@@ -28,19 +28,10 @@ inline const MeshCase kOne = {"One", {}, 1};
 inline const MeshCase kOneOf16Heads = {"OneOf16Heads", {}, 1, 16, 8};
 
 // Under sanitizers, which make runs ten times slower, only some.
-#if defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define DEW_SANITIZED_RUNS
-#endif
-#endif
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define DEW_SANITIZED_RUNS
-#endif
-
 inline std::vector<MeshCase> mesh_cases() {
   return {{"Data2Fsdp2Tensor2", {.fsdp = 2, .tensor = 2}, 8},
           {"Data3", {}, 3},
-#ifndef DEW_SANITIZED_RUNS
+#ifndef DEW_SANITIZED
           {"Data8", {}, 8},
           {"Fsdp8", {.fsdp = 8}, 8},
           {"Tensor4", {.tensor = 4}, 4},

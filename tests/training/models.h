@@ -16,6 +16,11 @@ struct Case {
   std::int64_t rows = 1;  // real rows, G
 };
 
+inline LMObjective objective_of(const Case& c) {
+  return LMObjective(models::causal_transformer(c.model),
+                     {.seq_len = c.shape.columns, .z_loss = 1e-3});
+}
+
 inline std::vector<Case> cases() {
   std::vector<Case> out;
   const models::TransformerConfig base = {

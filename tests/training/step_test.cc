@@ -65,11 +65,6 @@ StepBatch batch_of(const test::Case& c) {
   return b;
 }
 
-LMObjective objective_of(const test::Case& c) {
-  return LMObjective(models::causal_transformer(c.model),
-                     {.seq_len = c.shape.columns, .z_loss = 1e-3});
-}
-
 struct Result {
   std::vector<StepResult> steps;
   std::map<std::string, std::vector<std::byte>> state;
@@ -77,7 +72,7 @@ struct Result {
 
 Result run(const test::Case& c, DType compute, int workers, int steps) {
   const std::unique_ptr<Backend> backend = cpu_backend(workers);
-  Stepper stepper(objective_of(c), c.optimizer, c.shape, compute, *backend);
+  Stepper stepper(test::objective_of(c), c.optimizer, c.shape, compute, *backend);
   stepper.set_key(key_from_seed(1));
   stepper.initialize();
   const StepBatch batch = batch_of(c);
@@ -133,7 +128,7 @@ void fill(Array& array, const std::vector<T>& values) {
 
 TEST(TrainingStep, EqualsTheInterpreter) {
   for (const test::Case& c : test::cases()) {
-    const LMObjective objective = objective_of(c);
+    const LMObjective objective = test::objective_of(c);
     const Module module = training_module(objective, c.optimizer, c.shape, DType::f32);
     InterpretedStep want(module);
     for (const StateArray& a : state_arrays(objective.params(), c.optimizer)) {
@@ -214,7 +209,7 @@ TEST(TrainingStep, AllocatesNothing) {
   for (const test::Case& c : test::cases()) {
     for (const DType compute : {DType::f32, DType::bf16}) {
       const std::unique_ptr<Backend> backend = cpu_backend(3);
-      Stepper stepper(objective_of(c), c.optimizer, c.shape, compute, *backend);
+      Stepper stepper(test::objective_of(c), c.optimizer, c.shape, compute, *backend);
       stepper.set_key(key_from_seed(1));
       stepper.initialize();
       const StepBatch batch = batch_of(c);
@@ -230,7 +225,7 @@ TEST(TrainingStep, AllocatesNothing) {
 TEST(TrainingStep, NonFiniteNumbersNeverReachTheState) {
   const test::Case c = test::cases()[0];
   const std::unique_ptr<Backend> backend = cpu_backend(2);
-  Stepper stepper(objective_of(c), c.optimizer, c.shape, DType::f32, *backend);
+  Stepper stepper(test::objective_of(c), c.optimizer, c.shape, DType::f32, *backend);
   stepper.set_key(key_from_seed(1));
   stepper.initialize();
   StepBatch batch = batch_of(c);
@@ -257,7 +252,7 @@ TEST(TrainingStep, NonFiniteNumbersNeverReachTheState) {
 TEST(TrainingPlan, FastKernelsOnlyAndNoF32Activations) {
   for (const test::Case& c : test::cases()) {
     for (const DType compute : {DType::f32, DType::bf16}) {
-      const LMObjective objective = objective_of(c);
+      const LMObjective objective = test::objective_of(c);
       Module module = training_module(objective, c.optimizer, c.shape, compute);
       class Capture : public Backend {
        public:
