@@ -85,8 +85,10 @@ void decode(benchmark::State& state) {
 }
 BENCHMARK(decode<gpt2_124m>)
     ->Args({16, 0})
+    ->Args({64, 0})
     ->Args({960, 0})
     ->Args({16, 1})
+    ->Args({64, 1})
     ->Args({960, 1})
     ->UseRealTime()
     ->Unit(benchmark::kMillisecond);

@@ -202,5 +202,7 @@ function(dew_benchmarks)
     target_link_libraries(bench_${name} PRIVATE
       dew dew_deps::fmt dew_deps::hwy dew_deps::dnnl benchmark::benchmark_main)
     add_dependencies(bench bench_${name})
+    # Where dew bench looks; only if they were built.
+    install(PROGRAMS ${PROJECT_BINARY_DIR}/bench/${name} DESTINATION libexec/dew/bench OPTIONAL)
   endforeach()
 endfunction()

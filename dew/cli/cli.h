@@ -31,6 +31,7 @@ int inspect_command(const Arguments& arguments);
 int import_command(const Arguments& arguments);
 int export_command(const Arguments& arguments);
 int generate_command(const Arguments& arguments);
+int bench_command(const Arguments& arguments);
 
 struct Command {
   const char* name;

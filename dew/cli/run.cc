@@ -102,7 +102,7 @@ const std::vector<Command>& commands() {
       {"import", "Hugging Face models in", import_command},
       {"export", "Hugging Face models out", export_command},
       {"plan", "memory and time of a run before it starts", nullptr},
-      {"bench", "the benchmark suite", nullptr},
+      {"bench", "the benchmark suite", bench_command},
   };
   return all;
 }

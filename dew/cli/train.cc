@@ -2,6 +2,7 @@
 #include <csignal>
 #include <cstdio>
 #include <optional>
+#include <sstream>
 
 #include "dew/base/format.h"
 #include "dew/checkpoint/directory.h"
@@ -15,6 +16,7 @@
 #include "dew/data/tokenizers/load.h"
 #include "dew/dew.h"
 #include "dew/train/config.h"
+#include "dew/train/profile.h"
 
 namespace dew::cli {
 namespace {
@@ -23,7 +25,7 @@ struct TrainArguments {
   std::string config, dump;
   Arguments overrides;
   Verbosity verbosity;
-  bool check_replicas = false;
+  bool check_replicas = false, profile = false;
 };
 
 constexpr const char* kExample =
@@ -41,7 +43,9 @@ bool parse_train(const Arguments& arguments, TrainArguments& a) {
       ->type_name("DIR");
   app.add_flag("--check-replicas", a.check_replicas,
                "compute what several devices hold for each, and demand equal bits (slow)");
-  add_unbuilt_flag(app, "--profile");
+  app.add_flag("--profile", a.profile,
+               "trace ten steps: a table of where their time goes, and RUN/profile.json for a "
+               "trace viewer");
   add_verbosity(app, a.verbosity);
   return parse(app, arguments);
 }
@@ -205,6 +209,20 @@ std::optional<Model> starting_model(const TrainConfig& config) {
   return model;
 }
 
+// The table, and a file for each process.
+void report_profile(const Trace& trace, const TrainConfig& config, Processes& processes,
+                    Console& console) {
+  const int rank = processes.rank();
+  const std::string suffix = rank == 0 ? "" : format("-{}", rank);
+  const Path file = Path(config.run.dir) / format("profile{}.json", suffix);
+  const std::int64_t devices = device_count(config.devices, processes.count()) / processes.count();
+  write_file_atomic(file, trace_events(trace, rank, devices), ErrorCode::checkpoint);
+  if (rank > 0) return;
+  console.line(format("Wrote {}", file.string()));
+  std::istringstream lines(profile_table(trace));
+  for (std::string line; std::getline(lines, line);) console.line(line);
+}
+
 struct RunInputs {
   Processes& processes;
   const WindowData& data;
@@ -236,6 +254,9 @@ int train(const TrainConfig& config, const TrainArguments& a, const RunInputs& i
       cpu_devices(device_count(config.devices, in.processes.count()));
   std::function<void(Stepper&)> first_parameters;
   if (in.start) first_parameters = [&](Stepper& stepper) { in.start->load(stepper); };
+  std::function<void(const Trace&)> profile;
+  if (a.profile)
+    profile = [&](const Trace& t) { report_profile(t, config, in.processes, console); };
   Trainer trainer(in.objective, config.optimizer,
                   {.seed = static_cast<std::uint64_t>(config.run.seed),
                    .devices = backend.get(),
@@ -255,6 +276,7 @@ int train(const TrainConfig& config, const TrainArguments& a, const RunInputs& i
                    .about = about(config, in.data.meta),
                    .files = tokenizer_files(config),
                    .dump = a.dump,
+                   .profile = profile,
                    .first_parameters = first_parameters,
                    .observer = &reporter});
   const FitResult result = trainer.fit(in.data, fit_options(config));

@@ -9,6 +9,7 @@
 
 #include "dew/ir/module.h"
 #include "dew/runtime/processes.h"
+#include "dew/runtime/trace.h"
 #include "dew/sharding/spec.h"
 
 namespace dew {
@@ -61,6 +62,11 @@ class Executable {
 
   // The plans as text.
   virtual std::string describe() const = 0;
+
+  // From here on the next `runs` runs of call list number `list` are recorded; take_trace() gives
+  // the record and stops. Throws ErrorCode::usage for more than memory is kept for.
+  virtual void start_trace(int list, int runs) = 0;
+  virtual Trace take_trace() = 0;
 };
 
 // A kind of device, and how many of them.

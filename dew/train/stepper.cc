@@ -281,6 +281,10 @@ StepResult Stepper::step(const StepBatch& batch, const StepScalars& scalars) {
           .committed = bytes(registers::kCommit)[0] != std::byte{0}};
 }
 
+void Stepper::start_trace(int steps) {
+  executable_->start_trace(executable_->module().list_index("train"), steps);
+}
+
 StepResult Stepper::gradient(const StepBatch& batch, std::int64_t step) {
   upload(batch);
   put_scalars(batch, step);

@@ -130,6 +130,10 @@ class Stepper {
 
   const Executable& executable() const { return *executable_; }
 
+  // The next steps are recorded; see Executable.
+  void start_trace(int steps);
+  Trace take_trace() { return executable_->take_trace(); }
+
  private:
   // Bytes of an array of the host and where one of their runs goes.
   struct Run {

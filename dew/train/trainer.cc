@@ -18,6 +18,7 @@ namespace dew {
 namespace {
 
 constexpr std::int64_t kNonFiniteLimit = 5;
+constexpr std::int64_t kProfiledSteps = 10;
 
 using Clock = std::chrono::steady_clock;
 
@@ -124,11 +125,28 @@ class Trainer::Run {
     line_start_ = Clock::now();
     t_.progress_.restored_evaluated.reset();
     while (clocks_.step < fit_.steps && !stopped_) {
+      begin_profile();
       one_step(loader);
       decide();
+      end_profile();
       after_step();
     }
     finish();
+  }
+
+  // A run of one step has no second one to trace.
+  void begin_profile() {
+    const std::int64_t left = fit_.steps - clocks_.step;
+    if (!o_.profile || profiled_ || (first_step_s_ == 0 && left > 1)) return;
+    profiled_ = true;
+    steps_to_trace_ = static_cast<int>(std::min<std::int64_t>(left, kProfiledSteps));
+    t_.stepper_->start_trace(steps_to_trace_);
+  }
+
+  void end_profile() {
+    if (steps_to_trace_ == 0 || (--steps_to_trace_ > 0 && !stopped_)) return;
+    steps_to_trace_ = 0;
+    o_.profile(t_.stepper_->take_trace());
   }
 
   // What all processes must do alike: stop if any is told to, and complete a checkpoint when all
@@ -422,7 +440,8 @@ class Trainer::Run {
   LogLine line_;
   std::optional<EvalResult> eval_;
   Saver saver_;
-  bool stopped_ = false, owes_evaluation_ = false;
+  int steps_to_trace_ = 0;
+  bool stopped_ = false, owes_evaluation_ = false, profiled_ = false;
 };
 
 Trainer::Trainer(LMObjective objective, Optimizer optimizer, TrainerOptions options)

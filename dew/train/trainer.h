@@ -63,6 +63,9 @@ struct TrainerOptions {
   CheckpointInfo about = {};
   std::vector<CarriedFile> files = {};  // of the tokenizer, say: each checkpoint carries them
   std::string dump = {};                // directory for programs and plans
+  // If given, gets the record of some steps of fit(), in every process: the second one and up to
+  // nine after it, for the first one touches its memory for the first time.
+  std::function<void(const Trace&)> profile = {};
   // Fills the parameters of a run that begins; empty: init_part does.
   std::function<void(Stepper&)> first_parameters = {};
   TrainObserver* observer = nullptr;

@@ -17,8 +17,9 @@ TEST(General, HelpEverywhereWithAnExample) {
   for (const Words& words :
        {Words{"--help"}, Words{"tokenize", "--help"}, Words{"train", "-h"}, Words{"eval", "--help"},
         Words{"probe", "--help"}, Words{"inspect", "--help"}, Words{"dispatch", "--help"},
-        Words{"generate", "-h"}, Words{"tokenizer", "--help"}, Words{"tokenizer", "train", "-h"},
-        Words{"tokenizer", "encode", "--help"}, Words{"tokenizer", "decode", "--help"}}) {
+        Words{"generate", "-h"}, Words{"bench", "--help"}, Words{"tokenizer", "--help"},
+        Words{"tokenizer", "train", "-h"}, Words{"tokenizer", "encode", "--help"},
+        Words{"tokenizer", "decode", "--help"}}) {
     const Outcome outcome = dew(words);
     expect_done(outcome);
     EXPECT_EQ(outcome.err, "");
@@ -29,10 +30,8 @@ TEST(General, HelpEverywhereWithAnExample) {
 }
 
 TEST(General, CommandsToCome) {
-  for (const char* name : {"plan", "bench"}) {
-    expect_error(dew({name}), 2, std::string("dew ") + name + " is not built yet");
-    expect_error(dew({name, "--help"}), 2, std::string("dew ") + name + " is not built yet");
-  }
+  expect_error(dew({"plan"}), 2, "dew plan is not built yet");
+  expect_error(dew({"plan", "--help"}), 2, "dew plan is not built yet");
 }
 
 class GeneralErrors : public testing::TestWithParam<ErrorCase> {

@@ -111,7 +111,8 @@ int pid_of_rank(int mpirun, int rank) {
 }  // namespace
 
 Running::Running(const Words& arguments, const Start& start) {
-  const Words words = command(std::filesystem::absolute(program()), arguments, start);
+  const Path file = start.program.empty() ? std::filesystem::absolute(program()) : start.program;
+  const Words words = command(file, arguments, start);
   pid_ = ::fork();
   if (pid_ == 0) become(words, start, files_.path());
 }

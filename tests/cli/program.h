@@ -19,6 +19,7 @@ struct Outcome {
 
 // How a program is started, beside its arguments.
 struct Start {
+  Path program = {};           // empty: the built one
   Path directory = {};         // working directory; empty: the repository's root
   bool close_stdout = false;   // not open at all, as in `dew ... >&-`
   bool broken_stdout = false;  // a pipe whose reader has gone

@@ -165,7 +165,6 @@ const std::vector<ErrorCase> kValues = {
     {"Sequence", with({"devices.spec=cpu:2", "mesh.sequence=2"}), 2, {"is not built yet"}},
     {"Muon", with({"optimizer.name=muon"}), 2, {"optimizer.name = \"muon\" is not built yet"}},
     {"Experts", with({"model.experts=8"}), 2, {"model.experts is not built yet"}},
-    {"Profile", with({"--profile"}), 2, {"--profile is not built yet"}},
 };
 
 const std::vector<ErrorCase> kConfigs = {

@@ -1,5 +1,6 @@
 // dew train and dew eval on the notebook's corpus, from outside.
 #include <csignal>
+#include <set>
 #include <sstream>
 
 #include "tests/cli/program.h"
@@ -218,6 +219,47 @@ TEST_F(Train, DumpHasProgramsAndPlans) {
 }
 
 // ---- eval
+
+// Ten steps after the first one, on both threads, and what the table says adds up to all of it.
+TEST_F(Train, ProfileIsATableAndATrace) {
+  const Outcome outcome = dew(
+      train_notebook(run(), {"--profile", "run.steps=14", "devices.spec=cpu:2", "mesh.fsdp=2"}));
+  expect_done(outcome);
+  EXPECT_TRUE(contains(outcome.err, "Profile of 10 step(s), ")) << outcome.err;
+  EXPECT_TRUE(contains(outcome.err, "threads waiting for each other\n")) << outcome.err;
+  EXPECT_TRUE(contains(outcome.err, "update: adamw")) << outcome.err;
+  double share = 0;
+  std::istringstream lines(outcome.err.substr(outcome.err.find("program: op (kernel)\n")));
+  std::string line;
+  std::getline(lines, line);
+  while (std::getline(lines, line) && contains(line, "%  "))
+    share += std::stod(line.substr(0, line.find('%')));
+  EXPECT_NEAR(share, 100, 5);
+
+  const Json trace = Json::parse(read_text(run() / "profile.json"));
+  std::set<std::string> programs, kinds;
+  std::set<int> threads;
+  double end_of_thread[64] = {};
+  for (const Json& event : trace["traceEvents"]) {
+    if (event["ph"] != "X") continue;
+    programs.insert(event["args"]["program"]);
+    kinds.insert(event["cat"]);
+    const int thread = event["tid"];
+    threads.insert(thread);
+    EXPECT_GE(event["ts"].get<double>(), end_of_thread[thread] - 1e-3);  // one after another
+    end_of_thread[thread] = event["ts"].get<double>() + event["dur"].get<double>();
+    EXPECT_EQ(event["args"]["devices"], 2);
+  }
+  EXPECT_TRUE(programs.contains("update"));
+  EXPECT_TRUE(kinds.contains("dot") && kinds.contains("attention") && kinds.contains("fused"));
+  EXPECT_TRUE(threads.contains(0));
+}
+
+TEST_F(Train, ProfileOfOneStep) {
+  const Outcome outcome = dew(train_notebook(run(), {"--profile", "run.steps=1"}));
+  expect_done(outcome);
+  EXPECT_TRUE(contains(outcome.err, "Profile of 1 step(s), ")) << outcome.err;
+}
 
 TEST_F(Train, EvalEqualsTheTrainersOwn) {
   expect_done(dew(train_notebook(run())));

@@ -1,11 +1,13 @@
 #include "dew/runtime/cpu/executable.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 
 #include "dew/base/error.h"
 #include "dew/base/format.h"
 #include "dew/ir/tensor.h"
+#include "dew/plan/cost.h"
 
 namespace dew::cpu {
 namespace {
@@ -16,6 +18,11 @@ std::size_t aligned(std::int64_t bytes) {
   return (static_cast<std::size_t>(bytes) + kAlign - 1) / kAlign * kAlign;
 }
 
+std::int64_t now_ns() {
+  const auto since = std::chrono::steady_clock::now().time_since_epoch();
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(since).count();
+}
+
 }  // namespace
 
 // What the walk of one worker carries along.
@@ -24,6 +31,28 @@ struct CpuExecutable::Worker {
   bool alone = false;  // worker 0 has run steps since the last barrier
   KernelArgs args;
   std::byte** operands = nullptr;
+  std::vector<TraceSpan>* spans = nullptr;  // null: nothing is traced
+};
+
+// Records how long it lives, where that is wanted.
+class CpuExecutable::Span {
+ public:
+  Span(Worker& worker, const BoundStep& step, std::int64_t iteration, int phase)
+      : spans_(worker.spans) {
+    if (spans_ != nullptr)
+      span_ = {.step = step.number, .phase = phase, .iteration = iteration, .begin_ns = now_ns()};
+  }
+  ~Span() {
+    if (spans_ == nullptr) return;
+    span_.end_ns = now_ns();
+    spans_->push_back(span_);
+  }
+  Span(const Span&) = delete;
+  Span& operator=(const Span&) = delete;
+
+ private:
+  std::vector<TraceSpan>* spans_;
+  TraceSpan span_;
 };
 
 CpuExecutable::CpuExecutable(Module module, Placed placed, std::shared_ptr<Pool> pool,
@@ -131,9 +160,13 @@ std::byte* CpuExecutable::address(const Compiled& c, const Call& call, const Vie
 BoundCall CpuExecutable::bind(const Call& call) const {
   const Compiled& c = compiled_[static_cast<std::size_t>(call.program)];
   BoundCall bound{.plan = &c.plan, .steps = {}};
+  int number = 0;
+  for (int p = 0; p < call.program; ++p)
+    number += static_cast<int>(compiled_[static_cast<std::size_t>(p)].plan.steps.size());
   for (std::size_t s = 0; s < c.plan.steps.size(); ++s) {
     BoundStep step;
     step.kernel = c.kernels[s].get();
+    step.number = number++;
     step.exchange = c.exchanges[s];
     step.starts = step.exchange >= 0 && c.plan.steps[s].op != &wait_op;
     step.outer = c.plan.steps[s].outer;
@@ -155,7 +188,13 @@ BoundCall CpuExecutable::bind(const Call& call) const {
 }
 
 void CpuExecutable::run(int list) {
+  const bool traced = list == traced_list_ && traced_runs_ > 0;
+  const std::int64_t begin = traced ? now_ns() : 0;
   pool_->run(bodies_[static_cast<std::size_t>(list)]);
+  if (traced) {
+    trace_.runs.push_back({.step = -1, .begin_ns = begin, .end_ns = now_ns()});
+    --traced_runs_;
+  }
   if (exchanges_ != nullptr) exchanges_->expect_none_failed();
   if (placed_.check_replicas) expect_equal_replicas();
 }
@@ -177,6 +216,8 @@ void CpuExecutable::expect_equal_replicas() const {
 void CpuExecutable::walk(int list, int number) const {
   Worker worker;
   worker.number = number;
+  if (list == traced_list_ && traced_runs_ > 0)
+    worker.spans = &trace_.threads[static_cast<std::size_t>(number)];
   worker.operands = operand_space_[static_cast<std::size_t>(number)].data();
   worker.args = {
       worker.operands, memory_.data() + shared_offset_,
@@ -233,6 +274,7 @@ void CpuExecutable::run_phase(const BoundStep& step, std::int64_t iteration, int
   const bool lost = exchanges_ != nullptr && exchanges_->failed();
   if (pieces <= 1) {
     if (worker.number == 0 && pieces == 1 && !lost) {
+      const Span span(worker, step, iteration, phase);
       address_position(step, iteration, first_position, worker);
       step.kernel->run(worker.args, phase, 0);
       if (exchanges_ != nullptr) exchanges_->progress();
@@ -243,12 +285,15 @@ void CpuExecutable::run_phase(const BoundStep& step, std::int64_t iteration, int
   if (worker.alone) pool_->barrier();
   worker.alone = false;
   int addressed = -1;
-  for (int piece = pool_->take_piece(); piece < pieces; piece = pool_->take_piece()) {
-    const int position = first_position + piece / each;
-    if (position != addressed) address_position(step, iteration, position, worker);
-    addressed = position;
-    if (!lost) step.kernel->run(worker.args, phase, piece % each);
-    if (worker.number == 0 && exchanges_ != nullptr) exchanges_->progress();
+  {
+    const Span span(worker, step, iteration, phase);
+    for (int piece = pool_->take_piece(); piece < pieces; piece = pool_->take_piece()) {
+      const int position = first_position + piece / each;
+      if (position != addressed) address_position(step, iteration, position, worker);
+      addressed = position;
+      if (!lost) step.kernel->run(worker.args, phase, piece % each);
+      if (worker.number == 0 && exchanges_ != nullptr) exchanges_->progress();
+    }
   }
   pool_->barrier();
 }
@@ -259,6 +304,7 @@ void CpuExecutable::run_exchange(const BoundStep& step, std::int64_t iteration,
                                  Worker& worker) const {
   worker.alone = worker.alone || !step.starts;
   if (worker.number != 0) return;
+  const Span span(worker, step, iteration, 0);
   if (!step.starts) return exchanges_->wait(step.exchange);
   address_position(step, iteration, 0, worker);
   exchanges_->start(step.exchange, worker.operands[0], worker.operands[1]);
@@ -348,6 +394,57 @@ std::string CpuExecutable::describe() const {
                 constants_offset_, shared_offset_ - arena_offset_, worker_offset_ - shared_offset_,
                 worker_bytes_, pool_->workers());
   return out;
+}
+
+// Of one thread in one run.
+std::size_t CpuExecutable::most_spans(int list) const {
+  std::size_t count = 0;
+  for (const BoundCall& call : lists_[static_cast<std::size_t>(list)]) {
+    auto loop = call.plan->loops.begin();
+    for (int s = 0; s < static_cast<int>(call.steps.size()); ++s) {
+      while (loop != call.plan->loops.end() && loop->last < s) ++loop;
+      const BoundStep& step = call.steps[static_cast<std::size_t>(s)];
+      const std::size_t phases = step.kernel == nullptr ? 1 : step.kernel->phases().size();
+      const int positions = phases == 1 ? 1 : step.positions;
+      const bool inside = loop != call.plan->loops.end() && loop->first <= s;
+      count += phases * static_cast<std::size_t>(positions * (inside ? loop->trips : 1));
+    }
+  }
+  return count;
+}
+
+void CpuExecutable::start_trace(int list, int runs) {
+  constexpr std::size_t kMostBytes = std::size_t{1} << 30;
+  const std::size_t spans = most_spans(list) * static_cast<std::size_t>(runs);
+  const auto threads = static_cast<std::size_t>(pool_->workers());
+  if (spans * threads * sizeof(TraceSpan) > kMostBytes) {
+    fail(ErrorCode::usage,
+         format("a trace of {} runs has {} entries for each of {} threads", runs, spans, threads),
+         "trace fewer runs");
+  }
+  trace_ = {};
+  trace_.threads.resize(threads);
+  for (std::vector<TraceSpan>& t : trace_.threads) t.reserve(spans);
+  trace_.runs.reserve(static_cast<std::size_t>(runs));
+  traced_list_ = list;
+  traced_runs_ = runs;
+}
+
+Trace CpuExecutable::take_trace() {
+  traced_list_ = -1;
+  for (const Compiled& c : compiled_) {
+    for (std::size_t s = 0; s < c.plan.steps.size(); ++s) {
+      const Step& step = c.plan.steps[s];
+      const StepCost cost = cost_of(step);
+      std::string op = step.op != nullptr       ? step.op->name
+                       : step.group.ops.empty() ? "copy"
+                                                : "fused";
+      trace_.steps.push_back({c.plan.name, step.name, std::move(op),
+                              c.kernels[s] == nullptr ? "mpi" : c.kernels[s]->implementation(),
+                              cost.flops, cost.bytes});
+    }
+  }
+  return std::exchange(trace_, {});
 }
 
 }  // namespace dew::cpu

@@ -26,6 +26,7 @@ struct BoundStep {
   const Kernel* kernel = nullptr;  // null: an exchange
   int exchange = -1;
   bool starts = false;  // the exchange; or waits for it
+  int number = 0;       // among the steps of all programs
   std::vector<std::byte*> base;
   std::vector<std::int64_t> stride;
   Dims outer;                       // sizes of the positions it runs at
@@ -52,11 +53,14 @@ class CpuExecutable : public Executable {
     return compiled_[static_cast<std::size_t>(program)].plan.arena_bytes;
   }
   std::string describe() const override;
+  void start_trace(int list, int runs) override;
+  Trace take_trace() override;
 
   const std::vector<Compiled>& compiled() const { return compiled_; }
 
  private:
   struct Worker;
+  class Span;
 
   void compile_programs();
   void lay_out_memory();
@@ -74,6 +78,7 @@ class CpuExecutable : public Executable {
   void run_phase(const BoundStep& step, std::int64_t iteration, int phase, int first_position,
                  int positions, Worker& worker) const;
   ValueInfo register_info(std::size_t reg) const;
+  std::size_t most_spans(int list) const;
 
   Module module_;
   Placed placed_;
@@ -89,6 +94,9 @@ class CpuExecutable : public Executable {
   std::size_t max_operands_ = 0;
   mutable std::vector<std::vector<std::byte*>> operand_space_;  // one for each worker
   std::vector<std::function<void(int)>> bodies_;                // one for each list
+  // While a list is traced: its number, the runs to come, and what they fill.
+  int traced_list_ = -1, traced_runs_ = 0;
+  mutable Trace trace_;
 };
 
 }  // namespace dew::cpu
