@@ -18,7 +18,9 @@ constexpr std::int64_t kMost = std::numeric_limits<std::int32_t>::max();
 std::string shown(const Json& value) {
   constexpr std::size_t kLongest = 60;
   std::string text = value.dump(-1, ' ', true);
-  return text.size() > kLongest ? text.substr(0, kLongest) + "..." : text;
+  if (text.size() <= kLongest) return text;
+  text.resize(kLongest);
+  return text.append("...");
 }
 
 }  // namespace

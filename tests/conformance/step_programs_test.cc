@@ -10,6 +10,7 @@
 #include "dew/base/digest.h"
 #include "dew/base/file.h"
 #include "dew/base/format.h"
+#include "dew/ir/rewrite.h"
 #include "tests/training/models.h"
 
 namespace dew {
@@ -17,10 +18,10 @@ namespace {
 
 const Path kFile = "tests/data/step_programs.txt";
 
-std::string line(const std::string& name, const Program& program) {
+std::string line(const std::string& title, const Program& program) {
   const std::string text = print(without_dead_code(simplify(program)));
   const std::uint64_t digest = digest_of(std::as_bytes(std::span(text)));
-  return format("{} {}: {} operations, text {}\n", name, program.name(), program.nodes().size(),
+  return format("{} {}: {} operations, text {}\n", title, program.name(), program.nodes().size(),
                 digest_text(digest));
 }
 
@@ -29,8 +30,8 @@ TEST(StepPrograms, AreTheSameFromEveryCompiler) {
   for (const test::Case& c : test::cases()) {
     for (const DType compute : {DType::f32, DType::bf16}) {
       const Module module = training_module(test::objective_of(c), c.optimizer, c.shape, compute);
-      const std::string name = format("{} {}", c.name, to_string(compute));
-      for (const Program& program : module.programs) found += line(name, program);
+      const std::string title = format("{} {}", c.name, name(compute));
+      for (const Program& program : module.programs) found += line(title, program);
     }
   }
   if (std::getenv("DEW_REWRITE_PROGRAMS") != nullptr)
