@@ -52,6 +52,7 @@ void AddedTokenFinder::add(std::string_view text, const AddedToken* token) {
     nodes_.emplace_back();
     node = made;
   }
+  if (nodes_[node].token >= 0) return;
   nodes_[node].token = static_cast<std::int32_t>(tokens_.size());
   tokens_.push_back(token);
   first_bytes_[static_cast<unsigned char>(text[0])] = true;
@@ -114,6 +115,8 @@ std::size_t AddedTokenFinder::visit(std::string_view text, std::size_t from, boo
     const std::size_t begin = token.lstrip ? space_before(text, given, match) : match;
     const std::size_t end = token.rstrip ? space_behind(text, at) : at;
     if (!complete && token.rstrip && end == text.size()) return stop_before(match);
+    // White space that the token before has taken; nothing is left of this one.
+    if (token.lstrip && begin >= end) continue;
     give_text(begin);
     visit({begin, end, &token});
     given = end;

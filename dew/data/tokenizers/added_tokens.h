@@ -20,6 +20,7 @@ struct AddedToken {
   bool normalized = false;              // looked for in normalized text
   bool single_word = false;             // not inside of a word
   bool lstrip = false, rstrip = false;  // takes the white space at that side with it
+  bool operator==(const AddedToken&) const = default;
 };
 
 // Finds the leftmost token, the longest of several. Immutable once built.
@@ -33,8 +34,8 @@ class AddedTokenFinder {
 
   AddedTokenFinder();
 
-  // `text` is what is looked for, `token` outlives this. An empty text is never found. If two are
-  // the same, the later one counts.
+  // `text` is what is looked for, `token` outlives this. An empty text is never found, of two that
+  // are the same the first.
   void add(std::string_view text, const AddedToken* token);
   bool empty() const { return tokens_.empty(); }
 

@@ -130,6 +130,7 @@ void FileEncoder::feed_section(std::size_t begin, std::string_view text,
   if (normalizer_.changes_nothing()) return add_normal(text, ids);
   std::string out;
   normalizer_.feed(text, out);
+  if (normalizer_.front_is_gone()) at_begin_ = false;
   add_normal(out, ids);
 }
 
@@ -185,6 +186,7 @@ void FileEncoder::feed_text(std::size_t begin, std::string_view text,
                             std::vector<std::int32_t>& ids) {
   if (text.empty()) return;
   if (!in_text_) {
+    pieces_->forget_front();
     splitter_.begin(at_begin_, goes_on_);
     text_begin_ = begin;
   }
@@ -194,7 +196,7 @@ void FileEncoder::feed_text(std::size_t begin, std::string_view text,
   const std::string_view pending = splitter_.pending();
   if (pending.size() < enough_piece_) return;
   const std::size_t part = pieces_->separable(pending);
-  if (part > 0) pieces_->encode(pending.substr(0, part), ids);
+  if (part > 0) pieces_->encode_front(pending.substr(0, part), ids);
   splitter_.take(part);
   enough_piece_ = std::max(kBlock, 2 * (pending.size() - part));
 }
