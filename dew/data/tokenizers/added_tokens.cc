@@ -81,9 +81,9 @@ AddedTokenFinder::Hit AddedTokenFinder::longest_at(std::string_view text, std::s
   }
 }
 
-std::size_t AddedTokenFinder::visit(std::string_view text, std::size_t from, bool complete,
-                                    bool special, const Visit& visit) const {
-  std::size_t given = from;  // everything before it was visited
+void AddedTokenFinder::visit(std::string_view text, Place& place, bool complete, bool special,
+                             const Visit& visit) const {
+  std::size_t& given = place.given;
   const auto give_text = [&](std::size_t end) {
     if (end > given) visit({given, end, nullptr});
     given = std::max(given, end);
@@ -91,9 +91,9 @@ std::size_t AddedTokenFinder::visit(std::string_view text, std::size_t from, boo
   // Text before what is not certain; white space at its end may belong to a token that follows.
   const auto stop_before = [&](std::size_t end) {
     give_text(any_lstrip_ ? space_before(text, given, end) : end);
-    return given;
+    place.search = end;
   };
-  std::size_t at = from;
+  std::size_t at = place.search;
   while (at < text.size()) {
     if (!first_bytes_[static_cast<unsigned char>(text[at])]) {
       ++at;
@@ -121,11 +121,9 @@ std::size_t AddedTokenFinder::visit(std::string_view text, std::size_t from, boo
     visit({begin, end, &token});
     given = end;
   }
-  if (complete) {
-    give_text(text.size());
-    return text.size();
-  }
-  return stop_before(text.size());
+  if (!complete) return stop_before(text.size());
+  give_text(text.size());
+  place.search = text.size();
 }
 
 }  // namespace dew

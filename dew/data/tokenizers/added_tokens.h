@@ -39,11 +39,18 @@ class AddedTokenFinder {
   void add(std::string_view text, const AddedToken* token);
   bool empty() const { return tokens_.empty(); }
 
-  // Visits the segments of text[from..) in order and returns where the first one begins that is not
-  // certain: the end if `complete`. What is before `from` is for looking back. `special`: special
+  // How far a text is done. A token that takes the white space behind it may take the beginning of
+  // the next one: then `search` is before `given`.
+  struct Place {
+    std::size_t given = 0;   // all before it was visited
+    std::size_t search = 0;  // where tokens are looked for next
+  };
+
+  // Visits the segments behind place.given in order and moves the place to the first one that is
+  // not certain: to the end if `complete`. What is before is for looking back. `special`: special
   // tokens are found too; otherwise they are text.
-  std::size_t visit(std::string_view text, std::size_t from, bool complete, bool special,
-                    const Visit& visit) const;
+  void visit(std::string_view text, Place& place, bool complete, bool special,
+             const Visit& visit) const;
 
  private:
   struct Node {

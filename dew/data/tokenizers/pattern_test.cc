@@ -101,7 +101,7 @@ TEST(Pattern, Words) {
 TEST(Pattern, LinesAndEnds) {
   EXPECT_EQ(matches("^a", "a\na"), "a|a");
   EXPECT_EQ(matches("a$", "a\na"), "a|a");
-  EXPECT_EQ(matches("a$", "a\na", PatternSyntax::rust), "");
+  EXPECT_EQ(matches("a$", "a\nb\na", PatternSyntax::rust), "a");
   EXPECT_EQ(matches(".+", "ab\ncd"), "ab|cd");
   EXPECT_EQ(matches("a{1,3}+", "aaaa", PatternSyntax::rust), "aaa|a");
 }

@@ -146,7 +146,8 @@ std::string found_in(const std::vector<AddedToken>& tokens, std::string_view tex
   AddedTokenFinder finder;
   for (const AddedToken& token : tokens) finder.add(token.text, &token);
   std::string out;
-  finder.visit(text, 0, true, true, [&](const AddedTokenFinder::Found& found) {
+  AddedTokenFinder::Place place;
+  finder.visit(text, place, true, true, [&](const AddedTokenFinder::Found& found) {
     const std::string_view part = text.substr(found.begin, found.end - found.begin);
     out += found.token != nullptr ? "[" + std::to_string(found.token->id) + ":" : "(";
     out += part;
@@ -172,6 +173,27 @@ TEST(AddedTokensStage, Flags) {
       found_in({{.text = "a", .id = 1, .rstrip = true}, {.text = " ", .id = 2, .lstrip = true}},
                "a  b "),
       "[1:a  ](b)[2: ]");
+}
+
+// The second token begins with the blank that the first one has taken, wherever the text is cut.
+TEST(AddedTokensStage, TextThatComesInPieces) {
+  const AddedToken token = {.text = " x", .id = 1, .lstrip = true, .rstrip = true};
+  AddedTokenFinder finder;
+  finder.add(token.text, &token);
+  const std::string text = "a x  x xb x";
+  for (std::size_t first = 0; first <= text.size(); ++first) {
+    AddedTokenFinder::Place place;
+    int tokens = 0;
+    std::string between;
+    const auto visit = [&](const AddedTokenFinder::Found& found) {
+      if (found.token != nullptr) ++tokens;
+      if (found.token == nullptr) between += text.substr(found.begin, found.end - found.begin);
+    };
+    finder.visit(std::string_view(text).substr(0, first), place, false, true, visit);
+    finder.visit(text, place, true, true, visit);
+    EXPECT_EQ(tokens, 4) << first;
+    EXPECT_EQ(between, "ab") << first;
+  }
 }
 
 // ---- models
@@ -212,8 +234,7 @@ Bpe small_bpe(BpeOptions options = {}) {
 }
 
 TEST(BpeStage, TheFirstMergeAndTheLeftmostPlace) {
-  EXPECT_THAT(encoded(small_bpe(), "aaab"),
-              ElementsAre(2, 3));  // aa, then ab; their merge is later
+  EXPECT_THAT(encoded(small_bpe(), "aaab"), ElementsAre(4));  // aa, ab, then both
   EXPECT_THAT(encoded(small_bpe(), "aab"), ElementsAre(2, 1));
   EXPECT_THAT(encoded(small_bpe(), "ab"), ElementsAre(3));
   EXPECT_THAT(encoded(small_bpe(), ""), IsEmpty());
