@@ -244,6 +244,43 @@ TEST(Checkpoint, AllDamageIsNamedTogether) {
                     HasSubstr("tokenizer.json' is damaged")));
 }
 
+// Several readers that verify a share each read every byte once, and find what one finds.
+TEST(Checkpoint, SharesOfTheVerifying) {
+  const TempDir dir;
+  const Path path = Sample().write(dir.path(), 400, {.shard_bytes = 128});
+  CheckpointReader whole(path);
+  whole.verify_all();
+  for (const int shares : {1, 2, 3, 7, 64}) {
+    std::int64_t checked = 0;
+    for (int share = 0; share < shares; ++share) {
+      const CheckpointReader reader(path);
+      EXPECT_THAT(reader.problems_of_share(share, shares), testing::IsEmpty());
+      checked += reader.traffic().checked;
+    }
+    EXPECT_EQ(checked, whole.traffic().checked) << shares;
+  }
+  // Each file damaged in turn: somebody says it.
+  for (const std::string& name : list_directory(path, ErrorCode::internal)) {
+    if (name == kManifestName) continue;
+    const std::string before = read_text(path / name);
+    for (const std::size_t at : {std::size_t{12}, before.size() - 1}) {
+      if (at >= before.size()) continue;
+      std::string text = before;
+      text[at] ^= 1;
+      write_text(path / name, text);
+      for (const int shares : {2, 5}) {
+        std::string all;
+        for (int share = 0; share < shares; ++share) {
+          for (const std::string& line : CheckpointReader(path).problems_of_share(share, shares))
+            all += line + "\n";
+        }
+        EXPECT_THAT(all, HasSubstr(name));
+      }
+    }
+    write_text(path / name, before);
+  }
+}
+
 TEST(Checkpoint, MissingAndTruncatedFiles) {
   const TempDir dir;
   const Path path = Sample().write(dir.path(), 400, {.shard_bytes = 128});

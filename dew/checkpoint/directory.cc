@@ -23,39 +23,18 @@ std::optional<std::int64_t> parse_step(std::string_view name) {
   return digits ? std::optional(step) : std::nullopt;
 }
 
-// Names only: nothing is opened.
 std::vector<CheckpointEntry> candidates(const Path& directory) {
   std::vector<CheckpointEntry> entries;
-  if (file_kind(directory, kCode) == FileKind::missing) return entries;
-  for (const std::string& name : list_directory(directory, kCode)) {
-    const auto step = parse_step(name);
-    if (step && file_kind(directory / name, kCode) == FileKind::directory) {
-      entries.push_back(
-          {.step = *step, .path = directory / name, .problem = {}, .run = {}, .eval_loss = {}});
-    }
-  }
-  std::stable_sort(
-      entries.begin(), entries.end(),
-      [](const CheckpointEntry& a, const CheckpointEntry& b) { return a.step < b.step; });
+  for (const std::string& name : checkpoint_names(directory))
+    entries.push_back(named_checkpoint(directory, name));
   return entries;
 }
 
-// Opens it where it is complete; otherwise the entry says why it is not.
 std::unique_ptr<CheckpointReader> examine(CheckpointEntry& entry, Verify verify) {
-  try {
-    auto reader = std::make_unique<CheckpointReader>(entry.path);
-    const std::int64_t step = reader->info().clocks.step;
-    if (step != entry.step) {
-      fail(kCode, format("'{}' holds step {}", entry.path.string(), step));
-    }
-    if (verify == Verify::everything) reader->verify_all();
-    entry.run = reader->info().run;
-    entry.eval_loss = reader->info().eval_loss;
-    return reader;
-  } catch (const Error& error) {
-    entry.problem = error.what();
-    return nullptr;
-  }
+  return open_checkpoint(entry, [&](const CheckpointReader& reader) {
+    return verify == Verify::everything ? reader.problems_of_share(0, 1)
+                                        : std::vector<std::string>();
+  });
 }
 
 Path partial_of(const Path& path) {
@@ -93,6 +72,43 @@ std::vector<CheckpointEntry> unwanted(std::vector<CheckpointEntry> all, const Re
 }  // namespace
 
 std::string step_name(std::int64_t step) { return format("{}{:08}", kPrefix, step); }
+
+std::vector<std::string> checkpoint_names(const Path& directory) {
+  std::vector<std::string> names;
+  if (file_kind(directory, kCode) == FileKind::missing) return names;
+  for (const std::string& name : list_directory(directory, kCode)) {
+    if (parse_step(name) && file_kind(directory / name, kCode) == FileKind::directory)
+      names.push_back(name);
+  }
+  std::ranges::stable_sort(names, {}, [](const std::string& name) { return parse_step(name); });
+  return names;
+}
+
+CheckpointEntry named_checkpoint(const Path& directory, const std::string& name) {
+  return {.step = parse_step(name).value_or(0),
+          .path = directory / name,
+          .problem = {},
+          .run = {},
+          .eval_loss = {}};
+}
+
+std::unique_ptr<CheckpointReader> open_checkpoint(CheckpointEntry& entry, const VerifyBy& verify) {
+  try {
+    auto reader = std::make_unique<CheckpointReader>(entry.path);
+    const std::int64_t step = reader->info().clocks.step;
+    if (step != entry.step) {
+      fail(kCode, format("'{}' holds step {}", entry.path.string(), step));
+    }
+    const std::vector<std::string> problems = verify(*reader);
+    if (!problems.empty()) fail(kCode, format("{}", fmt::join(problems, "; ")));
+    entry.run = reader->info().run;
+    entry.eval_loss = reader->info().eval_loss;
+    return reader;
+  } catch (const Error& error) {
+    entry.problem = error.what();
+    return nullptr;
+  }
+}
 
 std::vector<CheckpointEntry> list_checkpoints(const Path& directory, Verify verify) {
   std::vector<CheckpointEntry> entries = candidates(directory);

@@ -42,6 +42,14 @@ enum class Verify { structure, everything };
 std::vector<CheckpointEntry> list_checkpoints(const Path& directory,
                                               Verify verify = Verify::structure);
 
+// What directories of checkpoints are called there, ascending: names only, nothing is opened.
+std::vector<std::string> checkpoint_names(const Path& directory);
+CheckpointEntry named_checkpoint(const Path& directory, const std::string& name);
+// Opens it; `verify` says what else is wrong with it, a line each. Null where it is not complete,
+// and the entry says why.
+using VerifyBy = std::function<std::vector<std::string>(const CheckpointReader&)>;
+std::unique_ptr<CheckpointReader> open_checkpoint(CheckpointEntry& entry, const VerifyBy& verify);
+
 struct NewestCheckpoint {
   std::optional<CheckpointEntry> found;
   std::unique_ptr<CheckpointReader> reader;  // of `found`, nullptr without it; as far verified

@@ -47,6 +47,16 @@ struct CheckpointReader::State {
   void open_shard(Shard& shard);
   void verify_shard(const ShardFile& file);
 
+  // A shard's header, a piece of a tensor, or a file of another kind.
+  struct Unit {
+    std::string_view file;
+    std::int64_t offset = 0, bytes = 0;
+    const ShardFile* shard = nullptr;
+    const TensorRecord* tensor = nullptr;
+    std::size_t piece = 0;
+  };
+  std::vector<Unit> units() const;
+
   Path path;
   Manifest manifest;
   std::unordered_map<std::string_view, std::size_t> tensors;  // by name, into the manifest
@@ -230,7 +240,28 @@ std::string CheckpointReader::read_extra_file(std::string_view name) const {
   fail(kCode, format("'{}' has no file {}", path().string(), in_quotes(name)));
 }
 
-void CheckpointReader::verify_all() const {
+// What can be verified by itself, in the order of files and of bytes in them.
+std::vector<CheckpointReader::State::Unit> CheckpointReader::State::units() const {
+  std::vector<Unit> all;
+  for (const ShardFile& shard : manifest.shards)
+    all.push_back({.file = shard.name, .offset = -1, .bytes = shard.header_bytes, .shard = &shard});
+  for (const TensorRecord& tensor : manifest.tensors) {
+    for (std::size_t i = 0; i < tensor.pieces.size(); ++i) {
+      const StoredPiece& piece = tensor.pieces[i];
+      all.push_back({.file = piece.file,
+                     .offset = piece.offset,
+                     .bytes = piece.bytes,
+                     .tensor = &tensor,
+                     .piece = i});
+    }
+  }
+  for (const ExtraFile& file : manifest.files)
+    all.push_back({.file = file.name, .offset = 0, .bytes = file.bytes});
+  std::ranges::stable_sort(all, {}, [](const Unit& u) { return std::pair(u.file, u.offset); });
+  return all;
+}
+
+std::vector<std::string> CheckpointReader::problems_of_share(int share, int shares) const {
   std::vector<std::string> problems;
   const auto attempt = [&](const auto& check) {
     try {
@@ -242,15 +273,28 @@ void CheckpointReader::verify_all() const {
       }
     }
   };
-  for (const ShardFile& shard : manifest().shards) {
-    attempt([&] { state_->verify_shard(shard); });
+  const std::vector<State::Unit> units = state_->units();
+  std::int64_t total = 1, begin = 0;
+  for (const State::Unit& unit : units) total += unit.bytes;
+  for (const State::Unit& unit : units) {
+    const double middle = static_cast<double>(begin) + static_cast<double>(unit.bytes) / 2;
+    begin += unit.bytes;
+    if (static_cast<int>(middle / static_cast<double>(total) * shares) != share) continue;
+    attempt([&] {
+      if (unit.shard != nullptr) {
+        state_->verify_shard(*unit.shard);
+      } else if (unit.tensor != nullptr) {
+        state_->piece_bytes(*unit.tensor, unit.piece);
+      } else {
+        read_extra_file(unit.file);
+      }
+    });
   }
-  for (const TensorRecord& tensor : manifest().tensors) {
-    for (std::size_t i = 0; i < tensor.pieces.size(); ++i) {
-      attempt([&] { state_->piece_bytes(tensor, i); });
-    }
-  }
-  for (const ExtraFile& file : manifest().files) attempt([&] { read_extra_file(file.name); });
+  return problems;
+}
+
+void CheckpointReader::verify_all() const {
+  const std::vector<std::string> problems = problems_of_share(0, 1);
   if (!problems.empty()) fail(kCode, format("{}", fmt::join(problems, "; ")));
 }
 

@@ -62,6 +62,9 @@ class CheckpointReader {
   // Compares every byte of every file with its digest, and the shards' headers with the manifest.
   // The error names all that is wrong.
   void verify_all() const;
+  // The same for one of several that divide the work, each with about as many bytes, of few files.
+  // Returns what is wrong, a line each.
+  std::vector<std::string> problems_of_share(int share, int shares) const;
 
  private:
   struct State;

@@ -1,5 +1,7 @@
 #include "dew/train/resume.h"
 
+#include <algorithm>
+#include <sstream>
 #include <vector>
 
 #include "dew/base/digest.h"
@@ -26,6 +28,33 @@ void check_trustworthy(const NewestCheckpoint& newest, const Path& directory, Re
        problems.empty() ? "" : "move them away to begin anew");
 }
 
+std::vector<std::string> lines_of(const std::string& text) {
+  std::vector<std::string> lines;
+  std::istringstream stream(text);
+  for (std::string line; std::getline(stream, line);) lines.push_back(line);
+  return lines;
+}
+
+// Every process reads a part of the bytes, and all come to the same answer.
+std::unique_ptr<CheckpointReader> verify_together(Processes& processes, CheckpointEntry& entry) {
+  std::vector<std::string> found;
+  std::unique_ptr<CheckpointReader> reader =
+      open_checkpoint(entry, [&](const CheckpointReader& opened) {
+        return found = opened.problems_of_share(processes.rank(), processes.count());
+      });
+  if (found.empty() && !entry.problem.empty()) found.push_back(entry.problem);
+  std::vector<std::string> all;
+  for (const std::string& text :
+       processes.exchange(format("{}", fmt::join(found, "\n")), "the verifying of a checkpoint")) {
+    for (std::string& line : lines_of(text)) {
+      if (std::ranges::find(all, line) == all.end()) all.push_back(std::move(line));
+    }
+  }
+  entry.problem = format("{}", fmt::join(all, "; "));
+  if (!all.empty()) reader.reset();
+  return reader;
+}
+
 }  // namespace
 
 DataState data_state(const WindowData& data, std::int64_t position) {
@@ -42,17 +71,25 @@ DataState data_state(const WindowData& data, std::int64_t position) {
 std::unique_ptr<CheckpointReader> find_checkpoint(
     Processes& processes, const Path& directory, Resume resume,
     const std::function<void(const std::string&)>& warn) {
-  std::unique_ptr<CheckpointReader> reader;
-  const std::string path = first_says(processes, "the newest checkpoint", [&] {
-    NewestCheckpoint newest = newest_checkpoint(directory, Verify::everything);
-    check_trustworthy(newest, directory, resume);
-    if (!newest.found) return std::string();
-    for (const CheckpointEntry& e : newest.skipped) warn(passed_over(e));
-    reader = std::move(newest.reader);
-    return newest.found->path.string();
+  const std::string names = first_says(processes, "the checkpoints that there are", [&] {
+    return format("{}", fmt::join(checkpoint_names(directory), "\n"));
   });
-  if (!path.empty() && reader == nullptr) reader = std::make_unique<CheckpointReader>(path);
-  return reader;
+  const std::vector<std::string> ascending = lines_of(names);
+  NewestCheckpoint newest;
+  for (auto name = ascending.rbegin(); name != ascending.rend() && !newest.found; ++name) {
+    CheckpointEntry entry = named_checkpoint(directory, *name);
+    newest.reader = verify_together(processes, entry);
+    if (newest.reader != nullptr) {
+      newest.found = std::move(entry);
+    } else {
+      newest.skipped.push_back(std::move(entry));
+    }
+  }
+  check_trustworthy(newest, directory, resume);
+  if (newest.found && processes.first()) {
+    for (const CheckpointEntry& e : newest.skipped) warn(passed_over(e));
+  }
+  return std::move(newest.reader);
 }
 
 void expect_same_run(const CheckpointReader& reader, std::uint64_t seed,

@@ -19,9 +19,9 @@ enum class Resume { automatic, never, must };
 // The data of a run at a position.
 DataState data_state(const WindowData& data, std::int64_t position);
 
-// The checkpoint to go on from, null if there is none: process 0 looks for it and verifies every
-// byte, the others open what it has found. `warn` gets a line, in process 0, for each newer one
-// that is passed over.
+// The checkpoint to go on from, null if there is none: process 0 looks what there is, every process
+// verifies its share of the bytes, and what any finds wrong counts for all. `warn` gets a line, in
+// process 0, for each newer one that is passed over.
 std::unique_ptr<CheckpointReader> find_checkpoint(
     Processes& processes, const Path& directory, Resume resume,
     const std::function<void(const std::string&)>& warn);

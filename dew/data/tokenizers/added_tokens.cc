@@ -52,6 +52,7 @@ void AddedTokenFinder::add(std::string_view text, const AddedToken* token) {
     nodes_.emplace_back();
     node = made;
   }
+  if (nodes_[node].token >= 0) return;
   nodes_[node].token = static_cast<std::int32_t>(tokens_.size());
   tokens_.push_back(token);
   first_bytes_[static_cast<unsigned char>(text[0])] = true;
@@ -80,9 +81,9 @@ AddedTokenFinder::Hit AddedTokenFinder::longest_at(std::string_view text, std::s
   }
 }
 
-std::size_t AddedTokenFinder::visit(std::string_view text, std::size_t from, bool complete,
-                                    bool special, const Visit& visit) const {
-  std::size_t given = from;  // everything before it was visited
+void AddedTokenFinder::visit(std::string_view text, Place& place, bool complete, bool special,
+                             const Visit& visit) const {
+  std::size_t& given = place.given;
   const auto give_text = [&](std::size_t end) {
     if (end > given) visit({given, end, nullptr});
     given = std::max(given, end);
@@ -90,9 +91,9 @@ std::size_t AddedTokenFinder::visit(std::string_view text, std::size_t from, boo
   // Text before what is not certain; white space at its end may belong to a token that follows.
   const auto stop_before = [&](std::size_t end) {
     give_text(any_lstrip_ ? space_before(text, given, end) : end);
-    return given;
+    place.search = end;
   };
-  std::size_t at = from;
+  std::size_t at = place.search;
   while (at < text.size()) {
     if (!first_bytes_[static_cast<unsigned char>(text[at])]) {
       ++at;
@@ -114,15 +115,15 @@ std::size_t AddedTokenFinder::visit(std::string_view text, std::size_t from, boo
     const std::size_t begin = token.lstrip ? space_before(text, given, match) : match;
     const std::size_t end = token.rstrip ? space_behind(text, at) : at;
     if (!complete && token.rstrip && end == text.size()) return stop_before(match);
+    // White space that the token before has taken; nothing is left of this one.
+    if (token.lstrip && begin >= end) continue;
     give_text(begin);
     visit({begin, end, &token});
     given = end;
   }
-  if (complete) {
-    give_text(text.size());
-    return text.size();
-  }
-  return stop_before(text.size());
+  if (!complete) return stop_before(text.size());
+  give_text(text.size());
+  place.search = text.size();
 }
 
 }  // namespace dew

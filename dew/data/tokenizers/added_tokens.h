@@ -20,6 +20,7 @@ struct AddedToken {
   bool normalized = false;              // looked for in normalized text
   bool single_word = false;             // not inside of a word
   bool lstrip = false, rstrip = false;  // takes the white space at that side with it
+  bool operator==(const AddedToken&) const = default;
 };
 
 // Finds the leftmost token, the longest of several. Immutable once built.
@@ -33,16 +34,23 @@ class AddedTokenFinder {
 
   AddedTokenFinder();
 
-  // `text` is what is looked for, `token` outlives this. An empty text is never found. If two are
-  // the same, the later one counts.
+  // `text` is what is looked for, `token` outlives this. An empty text is never found, of two that
+  // are the same the first.
   void add(std::string_view text, const AddedToken* token);
   bool empty() const { return tokens_.empty(); }
 
-  // Visits the segments of text[from..) in order and returns where the first one begins that is not
-  // certain: the end if `complete`. What is before `from` is for looking back. `special`: special
+  // How far a text is done. A token that takes the white space behind it may take the beginning of
+  // the next one: then `search` is before `given`.
+  struct Place {
+    std::size_t given = 0;   // all before it was visited
+    std::size_t search = 0;  // where tokens are looked for next
+  };
+
+  // Visits the segments behind place.given in order and moves the place to the first one that is
+  // not certain: to the end if `complete`. What is before is for looking back. `special`: special
   // tokens are found too; otherwise they are text.
-  std::size_t visit(std::string_view text, std::size_t from, bool complete, bool special,
-                    const Visit& visit) const;
+  void visit(std::string_view text, Place& place, bool complete, bool special,
+             const Visit& visit) const;
 
  private:
   struct Node {

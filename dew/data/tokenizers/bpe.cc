@@ -7,6 +7,8 @@
 #include <unordered_map>
 
 #include "dew/base/error.h"
+#include "dew/base/format.h"
+#include "dew/base/text.h"
 #include "dew/data/tokenizers/unicode.h"
 #include "dew/data/tokenizers/word_cache.h"
 
@@ -271,8 +273,8 @@ class BpeEncoder final : public PieceEncoder {
       if (id >= 0) {
         end_unknown();
         add(id);
-      } else if (model_.options_.unknown) {
-        wait_for_unknown();
+      } else {
+        wait_for_unknown({&c, 1});
       }
     }
     end_unknown();
@@ -286,8 +288,8 @@ class BpeEncoder final : public PieceEncoder {
       if (const auto id = model_.vocabulary_.find(text)) {
         end_unknown();
         add(*id);
-      } else if (!add_fallback(text) && model_.options_.unknown) {
-        wait_for_unknown();
+      } else if (!add_fallback(text)) {
+        wait_for_unknown(text);
       }
     }
     end_unknown();
@@ -302,7 +304,14 @@ class BpeEncoder final : public PieceEncoder {
   }
 
   // An unknown character is written when the next known one comes: those in a row may be one.
-  void wait_for_unknown() {
+  void wait_for_unknown(std::string_view text) {
+    if (model_.options_.unknown_fails) {
+      unknown_waits_ = false;
+      fail(ErrorCode::data,
+           format("no token for {}, and the tokenizer's unknown token is not in its vocabulary",
+                  in_quotes(text)));
+    }
+    if (!model_.options_.unknown) return;
     if (unknown_waits_ && !model_.options_.join_unknown) add(*model_.options_.unknown);
     unknown_waits_ = true;
   }

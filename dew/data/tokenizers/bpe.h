@@ -50,7 +50,8 @@ struct BpeOptions {
   bool byte_fallback = false;
   // For those that remain. None: they are left out.
   std::optional<TokenId> unknown = {};
-  bool join_unknown = false;  // several in a row are one
+  bool unknown_fails = false;  // the file names a token for them that is not there
+  bool join_unknown = false;   // several in a row are one
 };
 
 class Bpe final : public TokenModel {
@@ -64,6 +65,7 @@ class Bpe final : public TokenModel {
   bool separates(std::string_view text, std::size_t at) const override {
     return adjacency_.separates(text, at);
   }
+  bool parts_stand_alone() const override { return true; }
 
   const Vocabulary& vocabulary() const { return vocabulary_; }
 

@@ -14,12 +14,14 @@ namespace {
 constexpr std::size_t kBlock = std::size_t{1} << 16;
 constexpr std::size_t kMostUtf8 = 4;
 
-// Forgets what is before `done` but for the last character, which is looked back at.
-void forget(std::string& text, std::size_t& done) {
+// Forgets what is before the place but for the last character, which is looked back at.
+void forget(std::string& text, AddedTokenFinder::Place& place) {
+  const std::size_t done = std::min(place.given, place.search);
   std::size_t keep = std::min(done, kMostUtf8);
   while (keep < done && (static_cast<unsigned char>(text[done - keep]) & 0xc0) == 0x80) ++keep;
   text.erase(0, done - keep);
-  done = keep;
+  place.given -= done - keep;
+  place.search -= done - keep;
 }
 
 }  // namespace
@@ -38,7 +40,7 @@ FileEncoder::FileEncoder(const FileTokenizer& tokenizer, const EncodeOptions& op
 void FileEncoder::feed(std::string_view text, std::vector<std::int32_t>& ids) {
   begin_document(ids);
   take_valid(text);
-  if (raw_.size() - raw_done_ >= enough_) pass(false, ids);
+  if (raw_.size() - raw_done_.given >= enough_) pass(false, ids);
 }
 
 void FileEncoder::finish(std::vector<std::int32_t>& ids) {
@@ -54,7 +56,8 @@ void FileEncoder::reset() {
   cut_.clear();
   raw_.clear();
   normal_.clear();
-  raw_done_ = normal_done_ = followed_ = 0;
+  raw_done_ = normal_done_ = {};
+  followed_ = 0;
   offset_ = 0;
   enough_ = enough_piece_ = kBlock;
   begun_ = in_section_ = in_text_ = false;
@@ -101,7 +104,7 @@ void FileEncoder::refuse() {
 // ---- added tokens in the text as it is
 
 void FileEncoder::pass(bool complete, std::vector<std::int32_t>& ids) {
-  raw_done_ = tokenizer_.raw_finder().visit(
+  tokenizer_.raw_finder().visit(
       raw_, raw_done_, complete, options_.special_in_text,
       [&](const AddedTokenFinder::Found& found) {
         if (found.token != nullptr) {
@@ -115,7 +118,7 @@ void FileEncoder::pass(bool complete, std::vector<std::int32_t>& ids) {
   if (complete) return end_section(ids);
   if (!mark_) forget(raw_, raw_done_);
   // What waits for its end is looked at again when it has doubled.
-  enough_ = std::max(kBlock, 2 * (raw_.size() - raw_done_));
+  enough_ = std::max(kBlock, 2 * (raw_.size() - raw_done_.given));
 }
 
 // ---- text between added tokens
@@ -130,6 +133,7 @@ void FileEncoder::feed_section(std::size_t begin, std::string_view text,
   if (normalizer_.changes_nothing()) return add_normal(text, ids);
   std::string out;
   normalizer_.feed(text, out);
+  if (normalizer_.front_is_gone()) at_begin_ = false;
   add_normal(out, ids);
 }
 
@@ -144,7 +148,7 @@ void FileEncoder::end_section(std::vector<std::int32_t>& ids) {
   }
   in_section_ = at_begin_ = goes_on_ = false;
   normal_.clear();
-  normal_done_ = 0;
+  normal_done_ = {};
 }
 
 // Whether normalized text is the text that it was made from.
@@ -164,7 +168,7 @@ void FileEncoder::add_normal(std::string_view text, std::vector<std::int32_t>& i
 }
 
 void FileEncoder::pass_normal(bool complete, std::vector<std::int32_t>& ids) {
-  normal_done_ = tokenizer_.normal_finder().visit(
+  tokenizer_.normal_finder().visit(
       normal_, normal_done_, complete, options_.special_in_text,
       [&](const AddedTokenFinder::Found& found) {
         if (found.token != nullptr) {
@@ -185,6 +189,7 @@ void FileEncoder::feed_text(std::size_t begin, std::string_view text,
                             std::vector<std::int32_t>& ids) {
   if (text.empty()) return;
   if (!in_text_) {
+    pieces_->forget_front();
     splitter_.begin(at_begin_, goes_on_);
     text_begin_ = begin;
   }
@@ -194,7 +199,7 @@ void FileEncoder::feed_text(std::size_t begin, std::string_view text,
   const std::string_view pending = splitter_.pending();
   if (pending.size() < enough_piece_) return;
   const std::size_t part = pieces_->separable(pending);
-  if (part > 0) pieces_->encode(pending.substr(0, part), ids);
+  if (part > 0) pieces_->encode_front(pending.substr(0, part), ids);
   splitter_.take(part);
   enough_piece_ = std::max(kBlock, 2 * (pending.size() - part));
 }

@@ -50,7 +50,7 @@ class FileEncoder final : public TokenEncoder {
 
   std::string cut_;  // the beginning of a character
   std::string raw_, normal_;
-  std::size_t raw_done_ = 0, normal_done_ = 0;
+  AddedTokenFinder::Place raw_done_, normal_done_;
   std::size_t enough_, enough_piece_;  // bytes that are worth a pass
   std::int64_t offset_ = 0;            // of the document, in front of cut_
   bool begun_ = false;                 // something of the document came

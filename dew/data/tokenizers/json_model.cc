@@ -1,5 +1,6 @@
 // The models of tokenizer.json.
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 
 #include "dew/base/format.h"
@@ -112,8 +113,7 @@ ReadModel read_bpe(const Part& part, bool bytes) {
   if (part.has("unk_token")) {
     const std::string unknown = part.object().text("unk_token");
     options.unknown = vocabulary.find(unknown);
-    if (!options.unknown && !unknown.empty())
-      part.refuse(format("'unk_token' {} is not in the vocabulary", in_quotes(unknown)));
+    options.unknown_fails = !options.unknown;  // as the reference: only where it is needed
   }
   if (bytes && options.byte_fallback)
     part.refuse("'byte_fallback' with a ByteLevel pre-tokenizer is not supported");
@@ -121,6 +121,36 @@ ReadModel read_bpe(const Part& part, bool bytes) {
   auto model = std::make_shared<Bpe>(bytes ? as_bytes(vocabulary) : vocabulary, std::move(merges),
                                      options, fallback);
   return {std::move(model), std::move(vocabulary)};
+}
+
+// A score as the reference has it: its reader rounds the digits, then their quotient by a power of
+// ten, which makes the last bit of some numbers of 16 digits and more another one. Ways to cut a
+// text that are equally good differ in no more than such bits.
+double as_the_reference_reads(double value) {
+  constexpr int kMostExactPower = 22;
+  std::array<char, 40> text{};
+  const char* const end = std::to_chars(text.data(), text.data() + text.size(), std::abs(value),
+                                        std::chars_format::scientific)
+                              .ptr;
+  std::uint64_t digits = 0;
+  int exponent = 0;
+  const char* at = text.data();
+  for (bool behind_point = false; at != end && *at != 'e'; ++at) {
+    if (*at == '.') {
+      behind_point = true;
+      continue;
+    }
+    digits = 10 * digits + static_cast<std::uint64_t>(*at - '0');
+    exponent -= behind_point ? 1 : 0;
+  }
+  int shown = 0;
+  if (end - at > 2) std::from_chars(at + 2, end, shown);
+  exponent += at != end && at[1] == '-' ? -shown : shown;
+  if (exponent < -kMostExactPower || exponent > kMostExactPower) return value;
+  double power = 1;
+  for (int i = std::abs(exponent); i > 0; --i) power *= 10;
+  const double rounded = static_cast<double>(digits);
+  return std::copysign(exponent < 0 ? rounded / power : rounded * power, value);
 }
 
 ReadModel read_unigram(const Part& part) {
@@ -134,8 +164,9 @@ ReadModel read_unigram(const Part& part) {
       pieces.element(i).refuse("a token and its score are expected");
     add_token(pieces, vocabulary, piece[0].get_ref<const std::string&>(),
               static_cast<std::int64_t>(i));
-    scores.push_back(piece[1].get<double>());
-    if (!std::isfinite(scores.back())) pieces.element(i).refuse("the score must be finite");
+    const double score = piece[1].get<double>();
+    if (!std::isfinite(score)) pieces.element(i).refuse("the score must be finite");
+    scores.push_back(as_the_reference_reads(score));
   }
   if (scores.empty()) pieces.refuse("there is no token");
   std::optional<TokenId> unknown;

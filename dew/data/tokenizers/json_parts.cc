@@ -16,8 +16,15 @@ std::shared_ptr<const Pattern> pattern(std::string_view text, const std::string&
   return std::make_shared<Pattern>(text, PatternSyntax::oniguruma, where);
 }
 
+void require_one_pattern(const Part& part) {
+  part.only({"String", "Regex"});
+  if (part.has("String") && part.has("Regex"))
+    part.refuse("'String' and 'Regex' exclude each other");
+}
+
 // {"String": text} or {"Regex": text}.
 std::shared_ptr<const Pattern> read_pattern(const Part& part) {
+  require_one_pattern(part);
   if (part.has("Regex")) return pattern(part.object().text("Regex"), part.where);
   const std::string text = part.object().text("String");
   if (text.empty()) part.refuse("an empty pattern");
@@ -28,6 +35,7 @@ ReplaceStep read_replace(const Part& part) {
   part.only({"pattern", "content"});
   ReplaceStep step;
   const Part from = part.at("pattern");
+  require_one_pattern(from);
   if (from.has("String")) {
     step.literal = from.object().text("String");
     if (step.literal.empty()) from.refuse("an empty pattern");
@@ -61,6 +69,10 @@ PrefixWhen read_prefix(const Part& part) {
   if (!part.has("prepend_scheme"))
     return part.flag("add_prefix_space", true) ? PrefixWhen::always : PrefixWhen::never;
   const std::string scheme = part.text("prepend_scheme", "");
+  if (scheme != "never" && !part.flag("add_prefix_space", true)) {
+    part.refuse(
+        format("'add_prefix_space' is false, but 'prepend_scheme' is {}", in_quotes(scheme)));
+  }
   if (scheme == "always") return PrefixWhen::always;
   if (scheme == "first") return PrefixWhen::first;
   if (scheme == "never") return PrefixWhen::never;
@@ -154,9 +166,14 @@ void add_normalizer(const Part& part, NormalizerSteps& steps) {
     steps.emplace_back(StripStep{part.flag("strip_left", true), part.flag("strip_right", true)});
   } else if (type == "Prepend") {
     part.only({"prepend"});
-    steps.emplace_back(PrependStep{part.object().text("prepend")});
+    PrependStep prepend = {part.object().text("prepend")};
+    if (prepend.text.empty()) part.refuse("'prepend' is empty");
+    steps.emplace_back(std::move(prepend));
   } else if (type == "Replace") {
-    steps.emplace_back(read_replace(part));
+    ReplaceStep step = read_replace(part);
+    if (step.pattern && step.pattern->may_match_nothing())
+      part.at("pattern").refuse("a pattern that matches an empty text is not supported");
+    steps.emplace_back(std::move(step));
   } else if (type == "Precompiled") {
     part.only({"precompiled_charsmap"});
     const auto blob = decode_base64(part.object().text("precompiled_charsmap"));
@@ -238,6 +255,8 @@ Frame read_template(const Part& part, const Vocabulary& vocabulary) {
   int texts = 0;
   for (std::size_t i = 0; i < single.size(); ++i) {
     const Part element = single.element(i);
+    element.only({"Sequence", "SpecialToken"});
+    if (element.json.size() != 1) element.refuse("either 'Sequence' or 'SpecialToken' is expected");
     if (element.has("Sequence")) {
       if (element.at("Sequence").object().text("id") != "A" || ++texts > 1)
         element.refuse("the frame of one text must have the text A once");
@@ -356,9 +375,11 @@ Frame read_post_processor(const Part& part, const Vocabulary& vocabulary) {
     part.only({"processors"});
     const Part all = part.at("processors");
     for (std::size_t i = 0; i < all.size(); ++i) {
-      const Frame outer = read_post_processor(all.element(i), vocabulary);
-      frame.before.insert(frame.before.begin(), outer.before.begin(), outer.before.end());
-      frame.behind.insert(frame.behind.end(), outer.behind.begin(), outer.behind.end());
+      Frame next = read_post_processor(all.element(i), vocabulary);
+      if (!next.adds()) continue;
+      // The reference takes what the first has made for a pair of texts.
+      if (frame.adds()) all.element(i).refuse("a second one that adds tokens is not supported");
+      frame = std::move(next);
     }
   } else if (type == "ByteLevel") {  // moves offsets only, which nobody asks for
     part.only({"add_prefix_space", "trim_offsets", "use_regex"});

@@ -48,6 +48,8 @@ DecodeSteps read_decoder(const Part& part);
 
 struct Frame {
   std::vector<TokenId> before, behind;
+
+  bool adds() const { return !before.empty() || !behind.empty(); }
 };
 Frame read_post_processor(const Part& part, const Vocabulary& vocabulary);
 

@@ -83,6 +83,27 @@ void append_replaced(std::string_view text, const ReplaceStep& step, std::string
   out += text.substr(copied);
 }
 
+// Whether nothing is left of what a text begins with.
+bool drops_front(const NormalizeStep& step, std::string_view text) {
+  const std::uint32_t front = front_code_point(text).value;
+  if (std::holds_alternative<NmtStep>(step)) return nmt_drops(front);
+  if (std::holds_alternative<StripAccentsStep>(step)) return is_mark(front);
+  if (const auto* strip = std::get_if<StripStep>(&step))
+    return strip->left && is_white_space(front);
+  if (const auto* replace = std::get_if<ReplaceStep>(&step)) {
+    if (!replace->by.empty()) return false;
+    if (!replace->literal.empty()) return text.starts_with(replace->literal);
+    const PatternMatch match = Matcher(*replace->pattern).find(text, 0, true);
+    return match.kind == PatternMatch::Kind::found && match.begin == 0;
+  }
+  if (const auto* map = std::get_if<CharMapStep>(&step)) {
+    std::string left;
+    map->map->append_replaced(GraphemeReader(text).next(), left);
+    return left.empty();
+  }
+  return false;
+}
+
 bool printable_ascii(std::uint32_t c) { return c >= 0x20 && c < 0x7f; }
 
 }  // namespace
@@ -152,7 +173,11 @@ void Normalizer::run(std::string_view text, std::string& out) {
 }
 
 void Normalizer::apply(std::size_t index, std::string_view text, std::string& out) {
+  if (text.empty()) return;
   const NormalizeStep& step = steps_[index];
+  const bool begins = !begun_[index];
+  begun_[index] = true;
+  front_is_gone_ = front_is_gone_ || (begins && drops_front(step, text));
   if (const auto* form = std::get_if<NormalForm>(&step)) {
     append_normal_form(text, *form, out);
   } else if (std::holds_alternative<NmtStep>(step)) {
@@ -170,12 +195,9 @@ void Normalizer::apply(std::size_t index, std::string_view text, std::string& ou
       if (!is_mark(c)) out += character;
     });
   } else if (const auto* strip = std::get_if<StripStep>(&step)) {
-    const std::string_view inside = stripped(text, *strip);
-    front_is_gone_ = front_is_gone_ || inside.data() != text.data();
-    out += inside;
+    out += stripped(text, *strip);
   } else if (const auto* prepend = std::get_if<PrependStep>(&step)) {
-    if (!text.empty() && !begun_[index]) out += prepend->text;
-    begun_[index] = begun_[index] || !text.empty();
+    if (begins) out += prepend->text;
     out += text;
   } else if (const auto* replace = std::get_if<ReplaceStep>(&step)) {
     append_replaced(text, *replace, out);

@@ -54,8 +54,8 @@ class Normalizer {
   void feed(std::string_view text, std::string& out);
   void finish(std::string& out);
 
-  // Whether finish() found that a strip took the front away; then the text does not begin where
-  // everything begins.
+  // Whether a step left nothing of the front; then what is left does not begin where everything
+  // begins.
   bool front_is_gone() const { return front_is_gone_; }
 
  private:

@@ -125,7 +125,7 @@ std::unique_ptr<PartEncoder> make_part_encoder(const FileTokenizer& tokenizer,
       return std::make_unique<SplitParts>(tokenizer, options);
   }
   if (!Splitter(steps).splits() && Normalizer(tokenizer.parts().normalizer).cuts_anywhere() &&
-      !finds_tokens(tokenizer, options))
+      tokenizer.parts().model->parts_stand_alone() && !finds_tokens(tokenizer, options))
     return std::make_unique<WordParts>(tokenizer, options);
   return nullptr;
 }

@@ -4,6 +4,7 @@
 #include <array>
 #include <cctype>
 #include <optional>
+#include <vector>
 
 #include "dew/base/error.h"
 #include "dew/base/format.h"
@@ -71,6 +72,10 @@ constexpr auto kProperties = std::to_array<std::string_view>(
 
 // \w and \d in Unicode's meaning, as items of a class.
 constexpr std::string_view kWordItems = R"(\p{Alphabetic}\p{M}\p{Nd}\p{Pc})";
+// By itself, outside of a class, Oniguruma's \w also means these six, by a table of its own.
+constexpr std::string_view kMoreWords = R"(\x{b2}\x{b3}\x{b9}\x{bc}-\x{be})";
+
+bool is_letter(char c) { return std::isalpha(static_cast<unsigned char>(c)) != 0; }
 
 std::string plain_name(std::string_view name) {
   std::string plain;
@@ -108,13 +113,21 @@ class Speller {
   }
 
   void item() {
-    switch (text_[at_]) {
+    const char c = text_[at_];
+    if (multi_folds()) watch_folds(c);
+    switch (c) {
       case '\\':
         return escape(false);
       case '[':
         return character_class();
       case '(':
         return group();
+      case ')':
+        if (!outer_.empty()) {
+          caseless_ = outer_.back();
+          outer_.pop_back();
+        }
+        return take(1);
       case '{':
         return repeat();
       default:
@@ -122,13 +135,40 @@ class Speller {
     }
   }
 
+  // Where case is ignored, Oniguruma also takes one character for several ("ss" for U+00DF, "fi"
+  // for the ligature) and the other way round, which PCRE2 does not. Letters of ASCII that make no
+  // such pair mean the same for both.
+  bool multi_folds() const { return oniguruma() && caseless_; }
+  void refuse_fold(std::size_t bytes) const {
+    refuse(
+        text_.substr(at_, bytes),
+        "where case is ignored, only letters of ASCII are supported, without ff, fi, fl, ss, st");
+  }
+  void watch_folds(char c) {
+    if (static_cast<unsigned char>(c) >= 0x80) refuse_fold(1);
+    const char lower = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+    const bool pair = (folded_ == 's' && (lower == 's' || lower == 't')) ||
+                      (folded_ == 'f' && (lower == 'f' || lower == 'i' || lower == 'l'));
+    if (pair || (c == '{' && (folded_ == 's' || folded_ == 'f'))) refuse_fold(1);
+    // Groups and repeats stand between letters and separate them not for sure.
+    if (std::string_view("()?:=!<>*+").find(c) == std::string_view::npos) folded_ = lower;
+  }
+
   void group() {
+    // At the very front both dialects mean the whole pattern.
+    if (at_ == 0 && here("(?i)")) {
+      caseless_ = true;
+      return take(4);
+    }
+    outer_.push_back(caseless_);
     if (!here("(?")) return take(here("(*") ? refuse_verb() : 1);
-    for (const std::string_view known : {"(?:", "(?=", "(?!", "(?<=", "(?<!", "(?>", "(?i:"}) {
+    for (const std::string_view known : {"(?:", "(?=", "(?!", "(?<=", "(?<!", "(?>"}) {
       if (here(known)) return take(known.size());
     }
-    // At the very front both dialects mean the whole pattern.
-    if (at_ == 0 && here("(?i)")) return take(4);
+    if (here("(?i:")) {
+      caseless_ = true;
+      return take(4);
+    }
     refuse(text_.substr(at_, 4), "this kind of group is not supported");
   }
   std::size_t refuse_verb() const { refuse("(*", "it is no repeat of anything"); }
@@ -159,6 +199,7 @@ class Speller {
 
   void character_class() {
     take(1);
+    if (here("^") && multi_folds()) refuse_fold(1);
     if (here("^")) take(1);
     if (here("]")) replace(1, "\\]");
     while (at_ < text_.size() && text_[at_] != ']') {
@@ -168,6 +209,8 @@ class Speller {
         refuse(text_.substr(at_, 2), "classes inside of classes are not supported");
       } else if (here("&&") || here("--") || here("~~")) {
         refuse(text_.substr(at_, 2), "operations on classes are not supported");
+      } else if (multi_folds() && static_cast<unsigned char>(text_[at_]) >= 0x80) {
+        refuse_fold(1);
       } else {
         take(1);
       }
@@ -179,6 +222,8 @@ class Speller {
   void escape(bool in_class) {
     if (at_ + 1 == text_.size()) refuse("\\", "nothing follows it");
     const char c = text_[at_ + 1];
+    const bool wide_class = c == 'S' || c == 'D' || (c == 'w' && in_class);
+    if (multi_folds() && (wide_class || c == 'u' || c == 'x')) refuse_fold(2);
     if (const auto wide = class_escape(c, in_class)) return replace(2, *wide);
     if (c == 'p' || c == 'P') return property(in_class);
     if (c == 'x') return hexadecimal();
@@ -196,6 +241,11 @@ class Speller {
     return in_class ? std::string(inside) : format("[{}]", inside);
   }
 
+  std::string_view more_words(bool in_class) const {
+    if (oniguruma()) return in_class ? "" : kMoreWords;
+    return R"(\p{Join_Control})";
+  }
+
   // What stands for several characters.
   std::optional<std::string> class_escape(char c, bool in_class) const {
     const auto items = [&](std::string_view inside) { return Speller::items(inside, in_class); };
@@ -209,10 +259,10 @@ class Speller {
       case 'D':
         return R"(\P{Nd})";
       case 'w':
-        return items(format("{}{}", kWordItems, oniguruma() ? "" : R"(\p{Join_Control})"));
+        return items(format("{}{}", kWordItems, more_words(in_class)));
       case 'W':
         if (in_class) return std::nullopt;
-        return format("[^{}{}]", kWordItems, oniguruma() ? "" : R"(\p{Join_Control})");
+        return format("[^{}{}]", kWordItems, more_words(false));
       case 'h':
         if (!oniguruma()) return std::nullopt;
         return items("0-9a-fA-F");
@@ -240,6 +290,9 @@ class Speller {
   std::string spelled_property(std::string_view name, bool positive, bool in_class) const {
     const char letter = positive ? 'p' : 'P';
     const std::string plain = plain_name(name);
+    const bool folds = plain.empty() || plain.size() > 2 ||
+                       std::string_view("nzps").find(plain[0]) == std::string_view::npos;
+    if (multi_folds() && (folds || !positive)) refuse_fold(2);
     if (positive && (plain == "l" || plain == "n"))
       return items(plain == "l" ? R"(A-Za-z\p{L})" : R"(0-9\p{N})", in_class);
     if (const auto found = std::ranges::find(kShortCategories, plain);
@@ -256,9 +309,8 @@ class Speller {
     if (std::ranges::find(kProperties, plain) != kProperties.end())
       return format("\\{}{{{}}}", letter, plain);
     // A script by its own characters, not those that it shares. PCRE2 knows them all.
-    const bool letters = std::ranges::all_of(
-        plain, [](char c) { return std::isalpha(static_cast<unsigned char>(c)) != 0; });
-    if (plain.empty() || !letters) refuse(name, "there is no such property");
+    if (plain.empty() || !std::ranges::all_of(plain, is_letter))
+      refuse(name, "there is no such property");
     return format("\\{}{{sc:{}}}", letter, plain);
   }
 
@@ -303,6 +355,9 @@ class Speller {
   const std::string& where_;
   std::size_t at_ = 0;
   std::string out_;
+  bool caseless_ = false;
+  std::vector<bool> outer_;  // caseless_ outside of each group
+  char folded_ = ' ';        // the last character where case is ignored, in lower case
 };
 
 }  // namespace

@@ -94,10 +94,15 @@ class MarkStage final : public DecodeStage {
 
 class ReplaceStage final : public DecodeStage {
  public:
-  explicit ReplaceStage(const ReplaceStep& step) : steps_{step} {}
-  void token(std::string_view token, const Give& give) override { give(normalized(steps_, token)); }
+  explicit ReplaceStage(const ReplaceStep& step) : literal_(step.literal), steps_{step} {}
+  void token(std::string_view token, const Give& give) override {
+    const bool stays = !literal_.empty() && token.find(literal_) == std::string_view::npos;
+    if (stays) return give(token);
+    give(normalized(steps_, token));
+  }
 
  private:
+  std::string literal_;
   NormalizerSteps steps_;
 };
 

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <array>
+#include <map>
 
 #include "dew/base/format.h"
 #include "dew/base/json.h"
@@ -76,6 +77,40 @@ void add_tokens(const Part& part, std::vector<AddedToken>& added, Vocabulary& vo
   }
 }
 
+// Tokens that are looked for in normalized text: what is nothing there would be found everywhere,
+// and which of two would be found is not agreed upon.
+void check_normalized(const Part& file, const TokenizerParts& parts) {
+  std::map<std::string, const AddedToken*> seen;
+  for (const AddedToken& token : parts.added) {
+    if (!token.normalized) continue;
+    std::string text = normalized(parts.normalizer, token.text);
+    if (text.empty()) {
+      file.at("added_tokens")
+          .refuse(format("nothing is left of the token {} when it is normalized",
+                         in_quotes(token.text)));
+    }
+    const auto [other, first] = seen.emplace(std::move(text), &token);
+    if (first || *other->second == token) continue;
+    file.at("added_tokens")
+        .refuse(format("the tokens {} and {} are the same when they are normalized",
+                       in_quotes(other->second->text), in_quotes(token.text)));
+  }
+}
+
+void refuse_two_of_one_text(const Part& part, const std::vector<AddedToken>& added) {
+  std::map<std::string_view, const AddedToken*> seen;
+  for (const AddedToken& token : added) {
+    const auto [other, first] = seen.emplace(token.text, &token);
+    if (!first && *other->second != token)
+      part.refuse(format("the token {} is there twice, with other flags", in_quotes(token.text)));
+  }
+}
+
+void check_version(const Part& file) {
+  if (file.object().has("version") && file.json.at("version") != "1.0")
+    file.object().refuse("version", R"("1.0")");
+}
+
 void refuse_cutting(const Part& file) {
   for (const char* key : {"truncation", "padding"}) {
     if (file.has(key))
@@ -106,6 +141,7 @@ std::unique_ptr<Tokenizer> tokenizer_json::read_tokenizer(const Json& json,
   const Part file{json, where};
   file.only({"version", "truncation", "padding", "added_tokens", "normalizer", "pre_tokenizer",
              "post_processor", "decoder", "model"});
+  check_version(file);
   refuse_cutting(file);
   const Json null;
   const auto part = [&](const char* key) {
@@ -121,7 +157,9 @@ std::unique_ptr<Tokenizer> tokenizer_json::read_tokenizer(const Json& json,
   if (file.has("added_tokens")) {
     parts.added = read_added_tokens(file.at("added_tokens"));
     add_tokens(file.at("added_tokens"), parts.added, parts.vocabulary);
+    refuse_two_of_one_text(file.at("added_tokens"), parts.added);
   }
+  check_normalized(file, parts);
   if (parts.vocabulary.size() == 0) file.refuse("there is no token");
   auto frame = read_post_processor(part("post_processor"), parts.vocabulary);
   parts.before = std::move(frame.before);

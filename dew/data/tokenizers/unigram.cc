@@ -1,6 +1,7 @@
 #include "dew/data/tokenizers/unigram.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 #include "dew/base/error.h"
@@ -14,6 +15,8 @@ namespace {
 
 constexpr double kUnknownPenalty = 10;  // below the lowest score
 constexpr std::size_t kLongPiece = 48, kPartReach = 256;
+// Sums of up to kMostScore are rounded by far less than kTie.
+constexpr double kTie = 1e-4, kMostScore = 1e8;
 
 }  // namespace
 
@@ -61,13 +64,25 @@ class UnigramEncoder final : public PieceEncoder {
   explicit UnigramEncoder(const Unigram& model) : model_(model) {}
 
   void encode(std::string_view piece, std::vector<TokenId>& ids) override {
-    while (piece.size() > kLongPiece) {
-      const std::size_t part = model_.adjacency_.first_part(piece, 1, kPartReach);
-      encode_part(piece.substr(0, part), ids);
-      piece.remove_prefix(part);
+    if (score_ == 0 && piece.size() <= kLongPiece) {
+      encode_short(piece, ids);
+    } else {
+      encode_front(piece, ids);
     }
-    if (!piece.empty()) encode_part(piece, ids);
+    score_ = 0;
   }
+
+  void encode_front(std::string_view front, std::vector<TokenId>& ids) override {
+    while (!front.empty()) {
+      const std::size_t part = front.size() > kLongPiece
+                                   ? model_.adjacency_.first_part(front, 1, kPartReach)
+                                   : front.size();
+      encode_part(front.substr(0, part), ids);
+      front.remove_prefix(part);
+    }
+  }
+
+  void forget_front() override { score_ = 0; }
 
   std::size_t separable(std::string_view piece) const override {
     return model_.adjacency_.last_boundary(piece);
@@ -82,21 +97,44 @@ class UnigramEncoder final : public PieceEncoder {
   };
   static constexpr std::size_t kNowhere = std::numeric_limits<std::size_t>::max();
 
-  void encode_part(std::string_view part, std::vector<TokenId>& ids) {
-    if (cache_.find(part, ids)) return;
+  // A whole piece.
+  void encode_short(std::string_view piece, std::vector<TokenId>& ids) {
+    if (piece.empty() || words_.find(piece, ids)) return;
     const std::size_t begin = ids.size();
+    find_path(piece);
+    write_path(piece, ids);
+    words_.remember(piece, std::span(ids).subspan(begin));
+  }
+
+  // A part of a long piece. Sums go on from the part before: of ways that are equally good ("aa"
+  // "a" and "a" "aa") the reference takes the one whose sum is rounded to more. What is remembered
+  // has no such ways and no unknown characters.
+  void encode_part(std::string_view part, std::vector<TokenId>& ids) {
+    const std::size_t begin = ids.size();
+    if (std::abs(score_) < kMostScore && parts_.find(part, ids)) {
+      for (std::size_t i = begin; i < ids.size(); ++i) score_ += score_of(ids[i]);
+      return;
+    }
     find_path(part);
     write_path(part, ids);
-    cache_.remember(part, std::span(ids).subspan(begin));
+    score_ = places_[part.size()].score;
+    const bool unknown = std::ranges::any_of(path_, [](const Step& s) { return s.unknown; });
+    if (!tie_ && !unknown && std::abs(score_) < kMostScore)
+      parts_.remember(part, std::span(ids).subspan(begin));
   }
+
+  double score_of(TokenId id) const { return model_.scores_[static_cast<std::size_t>(id)]; }
 
   void offer(std::size_t begin, std::size_t end, double score, TokenId token) {
     Place& place = places_[end];
+    tie_ = tie_ || (place.begin != kNowhere && std::abs(score - place.score) < kTie);
     if (place.begin == kNowhere || score > place.score) place = {score, begin, token};
   }
 
   void find_path(std::string_view part) {
     places_.assign(part.size() + 1, {});
+    places_[0].score = score_;
+    tie_ = false;
     std::size_t at = 0;
     while (at < part.size()) {
       const std::size_t character = front_code_point(part.substr(at)).bytes;
@@ -120,7 +158,7 @@ class UnigramEncoder final : public PieceEncoder {
     for (std::size_t end = at + 1; node != 0; ++end) {
       const Unigram::Node& n = model_.nodes_[node];
       if (n.token >= 0) {
-        offer(at, end, before + model_.scores_[static_cast<std::size_t>(n.token)], n.token);
+        offer(at, end, before + score_of(n.token), n.token);
         single = single || end - at == character;
       }
       if (end == part.size()) break;
@@ -175,7 +213,9 @@ class UnigramEncoder final : public PieceEncoder {
   };
 
   const Unigram& model_;
-  WordCache cache_;
+  WordCache words_, parts_;
+  double score_ = 0;  // of the parts before, of the same piece
+  bool tie_ = false;  // in the last path two ways came close to each other
   std::vector<Place> places_;
   std::vector<Step> path_;
 };

@@ -28,6 +28,8 @@ class Unigram final : public TokenModel {
   bool separates(std::string_view text, std::size_t at) const override {
     return adjacency_.separates(text, at);
   }
+  // Of ways with equal sums, rounding decides, and so what was added before.
+  bool parts_stand_alone() const override { return false; }
 
  private:
   friend class UnigramEncoder;

@@ -104,7 +104,8 @@ class ThreadWorld {
       changed_.notify_all();
     }
     changed_.wait(lock, [&] { return rounds_ != round || failed(); });
-    if (failed()) fail(ErrorCode::process, error_);
+    // Who has met all others goes on, also if one of them has failed since.
+    if (rounds_ == round) fail(ErrorCode::process, error_);
   }
 
   template <class T>
