@@ -7,9 +7,10 @@
 
 #include "dew/base/format.h"
 #include "dew/base/json.h"
+#include "dew/base/machine.h"
+#include "dew/base/text.h"
 #include "dew/base/utf8.h"
 #include "dew/cli/cli.h"
-#include "dew/cli/machine.h"
 #include "dew/cli/model.h"
 #include "dew/data/tokenizers/load.h"
 #include "dew/dew.h"

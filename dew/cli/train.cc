@@ -4,17 +4,21 @@
 #include <optional>
 
 #include "dew/base/format.h"
+#include "dew/base/machine.h"
+#include "dew/base/text.h"
 #include "dew/checkpoint/directory.h"
 #include "dew/checkpoint/reader.h"
 #include "dew/cli/cli.h"
 #include "dew/cli/job.h"
 #include "dew/cli/machine.h"
 #include "dew/cli/model.h"
+#include "dew/cli/model_files.h"
 #include "dew/cli/reporter.h"
 #include "dew/cli/run_directory.h"
 #include "dew/data/tokenizers/load.h"
 #include "dew/dew.h"
 #include "dew/train/config.h"
+#include "dew/train/step_memory.h"
 
 namespace dew::cli {
 namespace {
@@ -178,9 +182,24 @@ std::vector<std::string> differences(const CheckpointInfo& earlier, const TrainC
 
 const char* signal_name(int signal) { return signal == SIGINT ? "SIGINT" : "SIGTERM"; }
 
+void check_sizes(const TrainConfig& config, const Arrangement& arrangement, int prefetch,
+                 Processes& processes) {
+  const DispatchPlan plan({.global_batch = config.data.global_batch,
+                           .seq_len = config.data.seq_len,
+                           .batch_shards = arrangement.batch_shards(),
+                           .accumulate = config.data.accumulate,
+                           .micro_batch = config.data.micro_batch});
+  expect_room(plan,
+              {.model = config.model,
+               .compute = *parse_dtype(config.precision.compute),
+               .shards = std::ssize(shards_of_process(arrangement, processes)),
+               .batch_copies = prefetch + 2},
+              memory_bytes());
+}
+
 // Before anything is written.
 void check_arguments(const TrainConfig& config, const LMObjective& objective,
-                     const TrainArguments& a, int processes) {
+                     const TrainArguments& a, const WindowData& data, Processes& processes) {
   if (config.run.dir.empty()) {
     fail(ErrorCode::usage, "run.dir is not set: a run needs a directory", "run.dir=runs/NAME");
   }
@@ -189,9 +208,10 @@ void check_arguments(const TrainConfig& config, const LMObjective& objective,
     fail(ErrorCode::checkpoint,
          format("run.resume is \"must\" and there is no '{}'", config.run.dir));
   }
-  const std::int64_t devices = device_count(config.devices, processes);
+  const std::int64_t devices = device_count(config.devices, processes.count());
   check_simulated(devices);
-  arrange(config.mesh, devices, config.layout, objective.model());
+  check_sizes(config, arrange(config.mesh, devices, config.layout, objective.model()),
+              data.load.prefetch, processes);
   if (!a.dump.empty()) create_directories(a.dump, ErrorCode::usage);
 }
 
@@ -294,7 +314,7 @@ int train_command(const Arguments& arguments) {
   const WindowData data = load_data(config);
   expect_same_start(processes, config, data.identity().corpus);
   const LMObjective objective = make_objective(config, processes.count());
-  check_arguments(config, objective, a, processes.count());
+  check_arguments(config, objective, a, data, processes);
   const std::optional<Model> start = starting_model(config);
   watch_stop_signals();
   std::optional<RunDirectory> directory;

@@ -40,7 +40,8 @@ struct BoundCall {
 
 class CpuExecutable : public Executable {
  public:
-  // Throws if a program cannot be planned or a step has no kernel. `job` outlives this; null: one
+  // Throws if a program cannot be planned, if plans need more memory than there is (ErrorCode::
+  // usage, before anything else is made) or a step has no kernel. `job` outlives this; null: one
   // process.
   CpuExecutable(Module module, Placed placed, std::shared_ptr<Pool> pool, comm::Job* job = nullptr);
 
@@ -58,7 +59,9 @@ class CpuExecutable : public Executable {
  private:
   struct Worker;
 
-  void compile_programs();
+  void make_plans();
+  void expect_room() const;
+  void make_kernels();
   void lay_out_memory();
   void make_constants(Compiled& compiled);
   void expect_equal_replicas() const;
