@@ -225,6 +225,29 @@ std::optional<Model> starting_model(const TrainConfig& config) {
   return model;
 }
 
+// Files of the published model that the run began from, now or before, if it began from one: what
+// is exported from the run keeps what they say.
+std::vector<CarriedFile> origin_files(const TrainConfig& config,
+                                      const std::optional<Model>& start) {
+  NewestCheckpoint newest;
+  if (!start) newest = newest_checkpoint(checkpoints_of_run(config.run.dir));
+  std::vector<CarriedFile> files;
+  for (const std::string name : {kOriginFile, kGenerationFile}) {
+    std::optional<std::string> text;
+    if (start) text = start->origin_file(name);
+    if (newest.reader && newest.reader->has_file(name)) text = newest.reader->read_extra_file(name);
+    if (text) files.push_back({name, *std::move(text)});
+  }
+  return files;
+}
+
+std::vector<CarriedFile> carried_files(const TrainConfig& config,
+                                       const std::optional<Model>& start) {
+  std::vector<CarriedFile> files = tokenizer_files(config);
+  for (CarriedFile& file : origin_files(config, start)) files.push_back(std::move(file));
+  return files;
+}
+
 struct RunInputs {
   Processes& processes;
   const WindowData& data;
@@ -273,7 +296,7 @@ int train(const TrainConfig& config, const TrainArguments& a, const RunInputs& i
                    .snapshots = config.run.snapshots,
                    .resume = parse_resume(config.run.resume),
                    .about = about(config, in.data.meta),
-                   .files = tokenizer_files(config),
+                   .files = carried_files(config, in.start),
                    .dump = a.dump,
                    .first_parameters = first_parameters,
                    .observer = &reporter});
