@@ -34,7 +34,7 @@ void dump(const Dump& to, const std::string& name, const std::string& text) {
 Dump dump_into(const std::string& directory) {
   if (directory.empty()) return {};
   return [directory](const std::string& name, const std::string& text) {
-    write_file_atomic(directory + "/" + name + ".txt", text, ErrorCode::usage);
+    write_file_atomic(directory + "/" + name + ".txt", text, ErrorCode::checkpoint);
   };
 }
 

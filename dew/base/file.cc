@@ -87,10 +87,12 @@ int sys_make_directory(const Path& path) {
   return faulted(FileCall::make_directory, path) ? -1 : ::mkdir(path.c_str(), 0777);
 }
 
-int open_to_read(const Path& path, ErrorCode code) {
+// Only to open a pipe that nobody writes to O_NONBLOCK makes a difference.
+int open_to_read(const Path& path, ErrorCode code, Source source = Source::anything) {
+  const int how = source == Source::regular ? O_NONBLOCK : 0;
   int fd = -1;
   do {
-    fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+    fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | how);
   } while (fd < 0 && errno == EINTR);
   if (fd < 0) fail_errno(code, "open", path, errno);
   return fd;
@@ -109,10 +111,12 @@ class Descriptor {
   int fd_;
 };
 
-struct stat status_of(int fd, const Path& path, ErrorCode code) {
+struct stat status_of(int fd, const Path& path, ErrorCode code, Source source) {
   struct stat status {};
   if (::fstat(fd, &status) != 0) fail_errno(code, "examine", path, errno);
   if (S_ISDIR(status.st_mode)) fail_errno(code, "read", path, EISDIR);
+  if (source == Source::regular && !S_ISREG(status.st_mode))
+    fail(code, format("cannot read '{}': not a regular file", path.string()));
   return status;
 }
 
@@ -121,11 +125,8 @@ Path parent_of(const Path& path) { return path.has_parent_path() ? path.parent_p
 }  // namespace
 
 MappedFile::MappedFile(const Path& path, ErrorCode code, Access access) {
-  const Descriptor file(open_to_read(path, code));
-  const struct stat status = status_of(file.get(), path, code);
-  if (!S_ISREG(status.st_mode)) {
-    fail(code, format("cannot map '{}': not a regular file", path.string()));
-  }
+  const Descriptor file(open_to_read(path, code, Source::regular));
+  const struct stat status = status_of(file.get(), path, code, Source::regular);
   if (status.st_size == 0) return;
   const auto size = static_cast<std::size_t>(status.st_size);
   void* address = ::mmap(nullptr, size, PROT_READ, MAP_SHARED, file.get(), 0);
@@ -151,10 +152,10 @@ void MappedFile::advise(Access access) const noexcept {
             access == Access::sequential ? MADV_SEQUENTIAL : MADV_RANDOM);
 }
 
-FileReader::FileReader(Path path, ErrorCode code)
-    : path_(std::move(path)), code_(code), fd_(open_to_read(path_, code)) {
+FileReader::FileReader(Path path, ErrorCode code, Source source)
+    : path_(std::move(path)), code_(code), fd_(open_to_read(path_, code, source)) {
   try {
-    const struct stat status = status_of(fd_, path_, code);
+    const struct stat status = status_of(fd_, path_, code, source);
     if (S_ISREG(status.st_mode)) size_ = status.st_size;
   } catch (...) {
     ::close(fd_);
@@ -242,16 +243,42 @@ void FileAppender::append(std::string_view record) {
   fail_errno(code_, "write", path_, error);
 }
 
+void FileAppender::sync() {
+  if (sys_sync(fd_, path_) != 0) fail_errno(code_, "sync", path_, errno);
+}
+
 bool FileAppender::take() {
   if (::flock(fd_, LOCK_EX | LOCK_NB) == 0) return true;
   if (errno != EWOULDBLOCK) fail_errno(code_, "lock", path_, errno);
   return false;
 }
 
+DirectoryLock::DirectoryLock(const Path& path) noexcept
+    : fd_(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)) {
+  if (fd_ < 0) return;
+  if (::flock(fd_, LOCK_EX | LOCK_NB) != 0) {
+    if (errno == EWOULDBLOCK) state_ = State::another;
+    return;
+  }
+  // Whoever had it may have removed or renamed it meanwhile.
+  struct stat held {
+  }, named{};
+  const bool same = ::fstat(fd_, &held) == 0 && ::lstat(path.c_str(), &named) == 0 &&
+                    held.st_dev == named.st_dev && held.st_ino == named.st_ino;
+  state_ = same ? State::taken : State::another;
+}
+
+DirectoryLock::~DirectoryLock() {
+  if (fd_ >= 0) ::close(fd_);
+}
+
 void replace_file(const Path& path, ErrorCode code,
                   const std::function<void(const Path& partial)>& write) {
   Path partial = path;
   partial += ".partial";
+  // What lies there from before may be a link or a pipe: never written through.
+  std::error_code ignored;
+  std::filesystem::remove(partial, ignored);
   try {
     write(partial);
     rename_file(partial, path, code);
@@ -274,8 +301,8 @@ void write_file_atomic(const Path& path, std::string_view text, ErrorCode code) 
   write_file_atomic(path, std::as_bytes(std::span(text)), code);
 }
 
-std::string read_file(const Path& path, ErrorCode code, std::int64_t max_bytes) {
-  FileReader reader(path, code);
+std::string read_file(const Path& path, ErrorCode code, std::int64_t max_bytes, Source source) {
+  FileReader reader(path, code, source);
   // One byte more than allowed tells "too large" from "just fits"; the size is a hint only, as
   // pipes have none.
   const auto limit = static_cast<std::size_t>(max_bytes) + 1;
@@ -338,7 +365,9 @@ void create_directories(const Path& path, ErrorCode code) {
   for (const Path& part : path) {
     prefix /= part;
     if (file_kind(prefix, code) == FileKind::directory) continue;
-    if (!create_directory(prefix, code) && file_kind(prefix, code) != FileKind::directory) {
+    if (create_directory(prefix, code)) {
+      sync_directory(parent_of(prefix), code);
+    } else if (file_kind(prefix, code) != FileKind::directory) {
       fail(code,
            format("cannot create directory '{}': there is a file of that name", prefix.string()));
     }

@@ -40,10 +40,14 @@ class MappedFile {
   std::span<const std::byte> bytes_;
 };
 
+// What may be read: whatever somebody names, or a regular file alone. Of a directory's own files
+// anything else is damage: a pipe must not be waited for, a device has no end.
+enum class Source { anything, regular };
+
 // Reads a file, pipe or device from front to back.
 class FileReader {
  public:
-  FileReader(Path path, ErrorCode code);
+  FileReader(Path path, ErrorCode code, Source source = Source::anything);
   FileReader(const FileReader&) = delete;
   FileReader& operator=(const FileReader&) = delete;
   ~FileReader();
@@ -98,6 +102,8 @@ class FileAppender {
   ~FileAppender();
 
   void append(std::string_view record);
+  // What was appended outlives a loss of power when this returns.
+  void sync();
   // Takes the file for this process: false if another one has taken it. It is free again when this
   // object or its process ends, however it ends.
   bool take();
@@ -106,6 +112,26 @@ class FileAppender {
   Path path_;
   ErrorCode code_;
   int fd_;
+};
+
+// A directory taken for this process. It is free again when this object or its process ends,
+// however it ends.
+class DirectoryLock {
+ public:
+  explicit DirectoryLock(const Path& path) noexcept;
+  DirectoryLock(const DirectoryLock&) = delete;
+  DirectoryLock& operator=(const DirectoryLock&) = delete;
+  ~DirectoryLock();
+
+  // Neither: it is no directory, not there any more, or on a file system without locks.
+  bool taken() const noexcept { return state_ == State::taken; }
+  bool taken_by_another() const noexcept { return state_ == State::another; }
+
+ private:
+  enum class State { none, taken, another };
+
+  int fd_;
+  State state_ = State::none;
 };
 
 // `path` holds all of `bytes` or what it held before, whatever happens: written to `path`.partial,
@@ -118,7 +144,8 @@ void replace_file(const Path& path, ErrorCode code,
                   const std::function<void(const Path& partial)>& write);
 
 // The whole of a file or pipe; more than `max_bytes` is an error.
-std::string read_file(const Path& path, ErrorCode code, std::int64_t max_bytes);
+std::string read_file(const Path& path, ErrorCode code, std::int64_t max_bytes,
+                      Source source = Source::anything);
 
 // Follows symbolic links.
 enum class FileKind { missing, regular, directory, other };
@@ -130,7 +157,7 @@ std::vector<std::string> list_directory(const Path& path, ErrorCode code);
 
 // False if something of that name exists already. The parent must exist.
 bool create_directory(const Path& path, ErrorCode code);
-// The directory and its parents, where missing.
+// The directory and its parents, where missing; lasting when this returns.
 void create_directories(const Path& path, ErrorCode code);
 
 // Replaces `to`, which must be on the same file system; a directory replaces only an empty one.

@@ -66,6 +66,8 @@ TEST(MappedFile, Errors) {
             "cannot open '" + (directory / "no").string() + "': No such file or directory");
   EXPECT_THAT(open(directory.path()), HasSubstr("': Is a directory"));
   EXPECT_THAT(open("/dev/null"), HasSubstr("not a regular file"));
+  ASSERT_EQ(::mkfifo((directory / "pipe").c_str(), 0600), 0);  // is not waited for
+  EXPECT_THAT(open(directory / "pipe"), HasSubstr("not a regular file"));
 }
 
 TEST(FileWriter, WritesWhatIsReadBack) {
@@ -163,6 +165,31 @@ TEST(ReadFile, ReadsFilesAndPipesUpToALimit) {
   std::thread writer([&] { write_text(directory / "pipe", text); });
   EXPECT_EQ(read_file(directory / "pipe", kCode, 1'000'000), text);
   writer.join();
+}
+
+TEST(WriteFileAtomic, WhatLiesUnderTheNameBesideIsNotWrittenThrough) {
+  const TemporaryDirectory directory;
+  write_text(directory / "other", "of somebody else");
+  std::filesystem::create_symlink(directory / "other", directory / "a.partial");
+  write_file_atomic(directory / "a", "text", kCode);
+  EXPECT_EQ(read_text(directory / "a"), "text");
+  EXPECT_EQ(read_text(directory / "other"), "of somebody else");
+  ASSERT_EQ(::mkfifo((directory / "a.partial").c_str(), 0600), 0);  // nobody reads it
+  write_file_atomic(directory / "a", "more", kCode);
+  EXPECT_EQ(read_text(directory / "a"), "more");
+}
+
+TEST(ReadFile, OrRegularFilesAlone) {
+  const TemporaryDirectory directory;
+  const auto read = [](const Path& path) {
+    return error_of(kCode, [&] { read_file(path, kCode, 1'000'000, Source::regular); });
+  };
+  write_text(directory / "a", "text");
+  EXPECT_EQ(read_file(directory / "a", kCode, 10, Source::regular), "text");
+  ASSERT_EQ(::mkfifo((directory / "pipe").c_str(), 0600), 0);
+  EXPECT_THAT(read(directory / "pipe"), HasSubstr("pipe': not a regular file"));
+  EXPECT_THAT(read("/dev/zero"), HasSubstr("not a regular file"));
+  EXPECT_THAT(read(directory.path()), HasSubstr("Is a directory"));
 }
 
 TEST(Directories, AreListedMadeAndRenamed) {

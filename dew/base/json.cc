@@ -110,7 +110,7 @@ Json parse_json(std::string_view text, const std::string& where, ErrorCode code)
 }
 
 Json read_json(const Path& path, std::int64_t max_bytes, ErrorCode code) {
-  return parse_json(read_file(path, code, max_bytes), path.string(), code);
+  return parse_json(read_file(path, code, max_bytes, Source::regular), path.string(), code);
 }
 
 JsonObject::JsonObject(const Json& json, std::string where, ErrorCode code)

@@ -9,4 +9,7 @@ namespace dew {
 // A name from a file as a message may show it: quoted, on one line, in ASCII, of bearable length.
 std::string in_quotes(std::string_view name);
 
+// A number with three digits and its scale: "0.31", "35.2", "1.25k", "12.3M".
+std::string short_number(double value);
+
 }  // namespace dew

@@ -311,10 +311,9 @@ TEST(Checkpoint, NonFiniteValuesAreNotSaved) {
     CheckpointWriter writer(dir.path(), sample_info());
     writer.declare(tensor("params/a", DType::f32, {3}));
     const std::vector<float> values = {1, bad, std::numeric_limits<float>::max()};
-    EXPECT_THAT(
-        refusal([&] { writer.add("params/a", std::as_bytes(std::span(values))); },
-                ErrorCode::non_finite),
-        AllOf(HasSubstr("step 400 is not saved"), HasSubstr("'params/a'"), HasSubstr("element 1")));
+    EXPECT_THAT(refusal([&] { writer.add("params/a", std::as_bytes(std::span(values))); },
+                        ErrorCode::non_finite),
+                AllOf(HasSubstr("tensor 'params/a' has a value"), HasSubstr("element 1")));
   }
   EXPECT_TRUE(list_directory(dir.path(), ErrorCode::internal).empty());
   CheckpointWriter writer(dir.path(), sample_info());

@@ -64,7 +64,7 @@ struct CheckpointInfo {
   std::string config;               // TOML: the whole resolved config; empty for imported models
   std::string processor;            // kind on which the bits were made
   std::string program;              // what wrote it, "dew 0.1.0"
-  std::optional<double> eval_loss;  // of this state, where it was evaluated
+  std::optional<double> eval_loss;  // of this state; none: not evaluated, or not finite
 
   bool operator==(const CheckpointInfo&) const = default;
 };

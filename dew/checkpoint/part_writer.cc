@@ -56,9 +56,8 @@ std::optional<std::size_t> find_non_finite(DType dtype, std::span<const std::byt
 
 }  // namespace
 
-PartWriter::PartWriter(Path directory, std::int64_t step, const WriterOptions& options)
+PartWriter::PartWriter(Path directory, const WriterOptions& options)
     : directory_(std::move(directory)),
-      step_(step),
       shards_(directory_, {options.owner, options.shard_bytes, options.bytes_stay}) {}
 
 void PartWriter::declare(TensorRecord tensor) {
@@ -83,9 +82,8 @@ void PartWriter::add(std::string_view name, const Box& box, std::span<const std:
             tensor.name + to_string(box));
   if (const auto bad = find_non_finite(tensor.dtype, bytes)) {
     fail(ErrorCode::non_finite,
-         format("step {} is not saved: tensor '{}' has a value that is not finite (element {} of "
-                "{})",
-                step_, tensor.name, *bad, to_string(box)));
+         format("tensor '{}' has a value that is not finite (element {} of {})", tensor.name, *bad,
+                to_string(box)));
   }
   if (!bytes.empty()) shards_.add(tensor, i, box, bytes);
 }

@@ -46,8 +46,7 @@ WrittenPart part_from_text(std::string_view text, const std::string& where);
 
 class PartWriter {
  public:
-  // `step` is for messages.
-  PartWriter(Path directory, std::int64_t step, const WriterOptions& options);
+  PartWriter(Path directory, const WriterOptions& options);
 
   // Announces a tensor, `tensor.pieces` left empty.
   void declare(TensorRecord tensor);
@@ -68,7 +67,6 @@ class PartWriter {
   std::size_t index(std::string_view name) const;
 
   Path directory_;
-  std::int64_t step_;
   std::vector<TensorRecord> tensors_;
   std::unordered_map<std::string, std::size_t> index_;
   ShardWriter shards_;

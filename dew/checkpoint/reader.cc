@@ -76,7 +76,7 @@ CheckpointReader::State::State(const Path& directory) : path(directory) {
     fail(kCode,
          format("'{}' is not a complete checkpoint: it has no {}", path.string(), kManifestName));
   }
-  manifest = parse_manifest(read_file(file, kCode, kMaxManifest), file.string());
+  manifest = parse_manifest(read_file(file, kCode, kMaxManifest, Source::regular), file.string());
   for (const ShardFile& shard : manifest.shards) {
     check_size(path / shard.name, shard.bytes);
     shard_list.emplace_back().record = &shard;
@@ -231,7 +231,7 @@ bool CheckpointReader::has_file(std::string_view name) const {
 std::string CheckpointReader::read_extra_file(std::string_view name) const {
   for (const ExtraFile& file : manifest().files) {
     if (file.name != name) continue;
-    std::string text = read_file(path() / file.name, kCode, kMaxExtraFile);
+    std::string text = read_file(path() / file.name, kCode, kMaxExtraFile, Source::regular);
     if (digest_of(std::as_bytes(std::span(text))) != file.digest) {
       fail(kCode, format("'{}' is damaged: its digest differs", (path() / file.name).string()));
     }

@@ -43,7 +43,7 @@ void Saver::write(std::span<const StateTensor> state) {
   attempt([&] {
     Path partial = directory_ / step_name(step_);
     partial += kPartialSuffix;
-    PartWriter writer(partial, step_, {.bytes_stay = true, .owner = processes_.rank()});
+    PartWriter writer(partial, {.bytes_stay = true, .owner = processes_.rank()});
     writer.add(state);
     part_ = writer.finish();
   });

@@ -25,11 +25,10 @@ CheckpointWriter::CheckpointWriter(Path directory, CheckpointInfo info,
                                    const WriterOptions& options)
     : directory_(std::move(directory)),
       final_(directory_ / step_name(info.clocks.step)),
-      part_(partial(), info.clocks.step, options) {
+      part_(partial(), options) {
   manifest_.info = std::move(info);
   if (file_kind(directory_, kCode) == FileKind::missing) {
     create_directories(directory_, kCode);
-    sync_directory(directory_.parent_path(), kCode);
   }
   clean_leftovers(directory_);
   check_room();

@@ -5,12 +5,14 @@
 
 #include "dew/base/format.h"
 #include "dew/base/json.h"
+#include "dew/base/machine.h"
 #include "dew/cli/cli.h"
 #include "dew/cli/devices.h"
 #include "dew/cli/job.h"
 #include "dew/cli/model.h"
 #include "dew/data/tokenizers/load.h"
 #include "dew/dew.h"
+#include "dew/train/step_memory.h"
 
 namespace dew::cli {
 namespace {
@@ -83,7 +85,15 @@ EvalResult evaluate(const EvalArguments& a, const Model& model, const WindowData
                            .batch_shards = arrangement.batch_shards(),
                            .accumulate = config.data.accumulate,
                            .micro_batch = config.data.micro_batch});
-  ValidationPass pass(data.val, plan, a.batches, shards_of_process(arrangement, processes));
+  const std::vector<std::int64_t> shards = shards_of_process(arrangement, processes);
+  expect_room(plan,
+              {.model = config.model,
+               .compute = *parse_dtype(config.precision.compute),
+               .trains = false,
+               .shards = std::ssize(shards),
+               .batch_copies = 2},
+              memory_bytes());
+  ValidationPass pass(data.val, plan, a.batches, shards);
   const std::unique_ptr<Backend> backend = cpu_devices(arrangement.mesh.devices());
   Stepper stepper(objective, step_shape(plan), *parse_dtype(config.precision.compute), *backend,
                   {.arrangement = arrangement});

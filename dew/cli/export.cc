@@ -4,9 +4,11 @@
 
 #include "dew/base/format.h"
 #include "dew/base/json.h"
+#include "dew/base/partial_directory.h"
 #include "dew/cli/cli.h"
 #include "dew/cli/model.h"
 #include "dew/cli/model_files.h"
+#include "dew/hf/end_ids.h"
 #include "dew/hf/export.h"
 #include "dew/train/registers.h"
 
@@ -43,21 +45,25 @@ hf::ExportOptions options_of(const ExportArguments& a, const Model& model) {
   }
   hf::ExportOptions options;
   options.dtype = *parse_dtype(a.dtype);
-  if (model.checkpoint() != nullptr) options.eos_id = model.checkpoint()->info().tokenizer.eos_id;
+  // An imported model's config says its own.
+  const CheckpointReader* trained = model.checkpoint();
+  if (trained != nullptr && !trained->info().config.empty())
+    options.eos_id = trained->info().tokenizer.eos_id;
   return options;
 }
 
-// The config.json that the model came with; empty for one of ours.
-std::string origin_of(const Model& model) {
-  if (model.hugging_face() != nullptr) return model.hugging_face()->config_text();
-  const CheckpointReader& reader = *model.checkpoint();
-  return reader.has_file(kOriginFile) ? reader.read_extra_file(kOriginFile) : "";
+// Generating follows generation_config.json where that says what ends a text.
+std::string exported_file(const std::string& name, std::string text,
+                          const hf::ExportOptions& options) {
+  const hf::ConfigText file = {text, name};
+  const bool speaks = name == kGenerationFile && !hf::end_ids(file, std::nullopt).empty();
+  return speaks && options.eos_id ? hf::with_end_id(file, *options.eos_id) : text;
 }
 
-void copy_tokenizer(const Model& model, const Path& to) {
+void copy_tokenizer(const Model& model, const hf::ExportOptions& options, const Path& to) {
   for (const std::string name : kTokenizerFiles) {
     if (const auto text = model.carried_file(name))
-      write_file_atomic(to / name, *text, ErrorCode::usage);
+      write_file_atomic(to / name, exported_file(name, *text, options), ErrorCode::checkpoint);
   }
 }
 
@@ -77,24 +83,6 @@ hf::FindOurs reader_of(const Model& model, std::vector<float>& buffer) {
   };
 }
 
-// Complete or absent: made beside its name.
-void write_directory(const Path& out, const std::function<void(const Path&)>& write) {
-  Path partial = out;
-  if (!partial.has_filename()) partial = partial.parent_path();
-  const Path target = partial;
-  partial += ".partial";
-  remove_quietly(partial);
-  try {
-    create_directories(partial, ErrorCode::usage);
-    write(partial);
-    sync_directory(partial, ErrorCode::usage);
-    rename_file(partial, target, ErrorCode::usage);
-  } catch (...) {
-    remove_quietly(partial);
-    throw;
-  }
-}
-
 }  // namespace
 
 int export_command(const Arguments& arguments) {
@@ -103,14 +91,14 @@ int export_command(const Arguments& arguments) {
   if (a.json) require_standard_output();
   const Model model(a.model);
   const hf::ExportOptions options = options_of(a, model);
-  const hf::Target target = hf::find_target(model.config(), origin_of(model), options);
-  require_fresh_directory(a.out);
+  const hf::Target target =
+      hf::find_target(model.config(), model.origin_file(kOriginFile).value_or(""), options);
   watch_stop_signals();
   std::vector<float> buffer;
-  write_directory(a.out, [&](const Path& directory) {
-    hf::write_model(directory, target, model.config(), reader_of(model, buffer), options);
-    copy_tokenizer(model, directory);
-  });
+  PartialDirectory directory(a.out, ErrorCode::usage, ErrorCode::checkpoint);
+  hf::write_model(directory.path(), target, model.config(), reader_of(model, buffer), options);
+  copy_tokenizer(model, options, directory.path());
+  directory.commit();
   Console console(stderr, stderr_options(a.verbosity));
   console.line(format("{}: {} model in {}", a.out, target.family->name, a.dtype));
   if (a.json) {

@@ -7,9 +7,10 @@
 
 #include "dew/base/format.h"
 #include "dew/base/json.h"
+#include "dew/base/machine.h"
+#include "dew/base/text.h"
 #include "dew/base/utf8.h"
 #include "dew/cli/cli.h"
-#include "dew/cli/machine.h"
 #include "dew/cli/model.h"
 #include "dew/data/tokenizers/load.h"
 #include "dew/dew.h"
@@ -139,18 +140,21 @@ std::vector<std::int32_t> encode_prompt(const std::string& text, const Tokenizer
   return ids;
 }
 
-std::optional<std::int32_t> end_id(const Model& model) {
-  const std::optional<std::int64_t> id = model.tokenizer().eos_id;
-  if (!id || *id < 0 || *id >= model.config().vocab_size) return std::nullopt;
-  return static_cast<std::int32_t>(*id);
+// Those that the model can say.
+std::vector<std::int32_t> end_ids(const Model& model) {
+  std::vector<std::int32_t> ids;
+  for (const std::int64_t id : model.end_ids()) {
+    if (id < model.config().vocab_size) ids.push_back(static_cast<std::int32_t>(id));
+  }
+  return ids;
 }
 
 // Ids to go on from: what was given, or the token behind which documents begin.
 std::vector<std::int32_t> prompt_ids(const GenerateArguments& a, const Tokenizer* tokenizer,
-                                     const Model& model, std::optional<std::int32_t> end) {
+                                     const Model& model, const std::vector<std::int32_t>& ends) {
   std::vector<std::int32_t> ids =
       tokenizer == nullptr ? parse_ids(a.ids) : encode_prompt(prompt_text(a), *tokenizer, model);
-  if (ids.empty() && end) ids.push_back(*end);
+  if (ids.empty() && !ends.empty()) ids.push_back(ends.front());
   if (ids.empty()) {
     fail(ErrorCode::usage, "the prompt is empty, and the model has no end token to begin behind",
          "give --prompt, --prompt-file or --ids");
@@ -295,8 +299,8 @@ void load(CachedTransformer& cached, const Model& model) {
 int generate_text(const GenerateArguments& a, const Model& model) {
   const std::unique_ptr<Tokenizer> tokenizer =
       a.has_ids ? nullptr : make_tokenizer_of(model, a.model);
-  const std::optional<std::int32_t> end = end_id(model);
-  const std::vector<std::int32_t> prompt = prompt_ids(a, tokenizer.get(), model, end);
+  const std::vector<std::int32_t> ends = end_ids(model);
+  const std::vector<std::int32_t> prompt = prompt_ids(a, tokenizer.get(), model, ends);
   const models::CausalTransformer transformer(model.config());
   const CacheShape shape = cache_shape(a, static_cast<std::int64_t>(prompt.size()), model.config());
   const DType compute = *parse_dtype(model.run_config().precision.compute);
@@ -311,12 +315,13 @@ int generate_text(const GenerateArguments& a, const Model& model) {
   load(cached, model);
   TextOutput output(tokenizer.get(), !a.json);
   GenerateOptions options{.tokens = a.tokens, .sampling = a.sampling()};
-  if (!a.ignore_eos) options.end_id = end;
+  if (!a.ignore_eos) options.end_ids = ends;
   if (tokenizer != nullptr)
     options.vocab_size = std::min(tokenizer->vocab_size(), model.config().vocab_size);
   options.should_stop = [] { return stop_signal() != 0; };
   options.on_token = [&](std::int64_t, std::int32_t id) {
-    if (options.end_id != id || tokenizer == nullptr) output.add(id);
+    const bool ends_it = std::ranges::find(options.end_ids, id) != options.end_ids.end();
+    if (!ends_it || tokenizer == nullptr) output.add(id);
   };
   const Ids ids(prompt);
   const GenerateResult result = generate(cached, {&ids, 1}, options);

@@ -5,6 +5,7 @@
 
 #include "dew/base/format.h"
 #include "dew/base/json.h"
+#include "dew/base/partial_directory.h"
 #include "dew/checkpoint/directory.h"
 #include "dew/checkpoint/writer.h"
 #include "dew/cli/cli.h"
@@ -95,16 +96,6 @@ void add_files(const hf::Model& model, CheckpointWriter& writer) {
   }
 }
 
-// Removes, at its end, directories in which nothing was written, the last one first.
-struct NoEmptyDirectories {
-  std::vector<Path> directories;
-  ~NoEmptyDirectories() {
-    std::error_code full;
-    for (auto it = directories.rbegin(); it != directories.rend(); ++it)
-      std::filesystem::remove(*it, full);
-  }
-};
-
 }  // namespace
 
 int import_command(const Arguments& arguments) {
@@ -112,19 +103,14 @@ int import_command(const Arguments& arguments) {
   if (parse_import(arguments, a)) return 0;
   if (a.json) require_standard_output();
   const hf::Model model(a.model);
-  require_fresh_directory(a.out);
   watch_stop_signals();
   Console console(stderr, stderr_options(a.verbosity));
-  const Path checkpoints = checkpoints_of_run(a.out);
-  // Where the import fails, nothing is in the way of the next one.
-  NoEmptyDirectories made_here{{checkpoints}};
-  if (file_kind(a.out, ErrorCode::usage) == FileKind::missing)
-    made_here.directories.insert(made_here.directories.begin(), a.out);
-  create_directories(checkpoints, ErrorCode::usage);
-  CheckpointWriter writer(checkpoints, about(model));
+  PartialDirectory directory(a.out, ErrorCode::usage, ErrorCode::checkpoint);
+  CheckpointWriter writer(checkpoints_of_run(directory.path()), about(model));
   write_parameters(model, writer, console);
   add_files(model, writer);
-  const Path made = writer.commit();
+  const Path made = checkpoints_of_run(a.out) / writer.commit().filename();
+  directory.commit();
   const std::int64_t parameters =
       parameter_count(models::CausalTransformer(model.config()).params());
   console.line(

@@ -7,6 +7,7 @@
 
 #include "dew/base/digest.h"
 #include "dew/base/format.h"
+#include "dew/base/text.h"
 #include "dew/train/config.h"
 #include "dew/train/console.h"
 #include "dew/train/registers.h"

@@ -1,7 +1,6 @@
 #include "dew/cli/machine.h"
 
 #include <sys/utsname.h>
-#include <unistd.h>
 
 #include <fstream>
 #include <random>
@@ -40,11 +39,6 @@ std::string processor_kind() {
     if (flags.find(format(" {} ", instruction)) != flags.npos) kind += format(" {}", instruction);
   }
   return kind;
-}
-
-double memory_bytes() {
-  return static_cast<double>(::sysconf(_SC_PHYS_PAGES)) *
-         static_cast<double>(::sysconf(_SC_PAGESIZE));
 }
 
 std::string fresh_run_id() {

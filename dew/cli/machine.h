@@ -8,9 +8,6 @@ namespace dew::cli {
 // "AMD EPYC family 25 model 1 avx2": where it is the same, so are the bits of a run.
 std::string processor_kind();
 
-// Of the whole machine.
-double memory_bytes();
-
 // 16 hexadecimal digits that no other run has.
 std::string fresh_run_id();
 

@@ -4,10 +4,10 @@
 #include <map>
 
 #include "dew/base/format.h"
-#include "dew/base/json.h"
 #include "dew/checkpoint/directory.h"
 #include "dew/cli/cli.h"
 #include "dew/cli/model_files.h"
+#include "dew/hf/end_ids.h"
 #include "dew/hf/export.h"
 #include "dew/train/console.h"
 #include "dew/train/registers.h"
@@ -42,6 +42,18 @@ TrainConfig config_of(const CheckpointReader& reader) {
   }
 }
 
+// Of the model that the checkpoint's was made from, if it is one that was published.
+std::vector<std::int64_t> end_ids_of_origin(const CheckpointReader& reader) {
+  if (!reader.has_file(kOriginFile)) return {};
+  const std::string config = reader.read_extra_file(kOriginFile);
+  const auto where = [&](const char* name) { return (reader.path() / name).string(); };
+  if (!reader.has_file(kGenerationFile))
+    return hf::end_ids({config, where(kOriginFile)}, std::nullopt);
+  const std::string generation = reader.read_extra_file(kGenerationFile);
+  return hf::end_ids({config, where(kOriginFile)},
+                     hf::ConfigText{generation, where(kGenerationFile)});
+}
+
 }  // namespace
 
 TokenizerState tokenizer_of(const hf::Model& model) {
@@ -51,11 +63,9 @@ TokenizerState tokenizer_of(const hf::Model& model) {
     state.name = name;
     break;
   }
-  const Json json = parse_json(model.config_text(), "config.json", ErrorCode::checkpoint);
-  const auto eos = json.find("eos_token_id");
-  if (eos != json.end() && eos->is_number_unsigned() &&
-      eos->get<std::uint64_t>() < static_cast<std::uint64_t>(model.config().vocab_size))
-    state.eos_id = eos->get<std::int64_t>();
+  for (const std::int64_t id : model.end_ids()) {
+    if (!state.eos_id && id < model.config().vocab_size) state.eos_id = id;
+  }
   return state;
 }
 
@@ -71,6 +81,16 @@ Model::Model(const Path& path) {
   config_ = config_of(*checkpoint_);
 }
 
+std::vector<std::int64_t> Model::end_ids() const {
+  if (hf_) return hf_->end_ids();
+  std::vector<std::int64_t> ids;
+  if (const auto own = tokenizer().eos_id) ids.push_back(*own);
+  for (const std::int64_t id : end_ids_of_origin(*checkpoint_)) {
+    if (std::ranges::find(ids, id) == ids.end()) ids.push_back(id);
+  }
+  return ids;
+}
+
 std::optional<std::string> Model::carried_file(const std::string& name) const {
   if (checkpoint_) {
     return checkpoint_->has_file(name) ? std::optional(checkpoint_->read_extra_file(name))
@@ -79,6 +99,10 @@ std::optional<std::string> Model::carried_file(const std::string& name) const {
   const Path path = hf_->path() / name;
   if (file_kind(path, ErrorCode::checkpoint) != FileKind::regular) return std::nullopt;
   return read_file(path, ErrorCode::checkpoint, kMaxTokenizerBytes);
+}
+
+std::optional<std::string> Model::origin_file(const std::string& name) const {
+  return hf_ && name == kOriginFile ? std::optional(hf_->config_text()) : carried_file(name);
 }
 
 void Model::require_model_of(const TrainConfig& config, const std::string& path) const {

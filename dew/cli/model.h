@@ -39,8 +39,15 @@ class Model {
   TokenizerState tokenizer() const {
     return checkpoint_ ? checkpoint_->info().tokenizer : tokenizer_of(*hf_);
   }
+  // Ids that end a text, the first of them also what begins one: the tokenizer's end token, and
+  // those of a Hugging Face model that it is or was made from. As large as they may be.
+  std::vector<std::int64_t> end_ids() const;
   // One of the files that it carries; none if there is none of that name.
   std::optional<std::string> carried_file(const std::string& name) const;
+
+  // Of the published model that it is or was made from: kOriginFile for its config.json, or
+  // kGenerationFile. None if there is no such model, or it has no such file.
+  std::optional<std::string> origin_file(const std::string& name) const;
 
   // Throws ErrorCode::usage, with the keys that differ, if a run of that config would not be of
   // this model. Dropout, remat and, with rope, max_seq_len may differ.

@@ -5,11 +5,10 @@
 #include <cstdint>
 #include <string>
 
-#include "dew/base/file.h"
-
 namespace dew::cli {
 
 inline constexpr const char* kTokenizerFile = "tokenizer.json";
+inline constexpr const char* kGenerationFile = "generation_config.json";
 // The config.json that an imported model came with.
 inline constexpr const char* kOriginFile = "hugging_face.json";
 // What tokenizers and generation need; carried as they are.
@@ -21,10 +20,7 @@ inline constexpr std::array kTokenizerFiles = {kTokenizerFile,
                                                "vocab.json",
                                                "merges.txt",
                                                "tokenizer.model",
-                                               "generation_config.json"};
+                                               kGenerationFile};
 inline constexpr std::int64_t kMaxTokenizerBytes = std::int64_t{1} << 28;
-
-// A directory to write into: missing, or empty. Throws ErrorCode::usage.
-void require_fresh_directory(const Path& path);
 
 }  // namespace dew::cli

@@ -107,8 +107,8 @@ double norm_of(std::span<const float> values) {
 void write_grads(const std::string& path, const Model& model,
                  const std::vector<Stepper::Array>& gradients,
                  const std::vector<StoredTensor>& headers) {
-  replace_file(path, ErrorCode::usage, [&](const Path& partial) {
-    SafetensorsWriter writer(partial, ErrorCode::usage, headers);
+  replace_file(path, ErrorCode::checkpoint, [&](const Path& partial) {
+    SafetensorsWriter writer(partial, ErrorCode::checkpoint, headers);
     model.visit_own(
         gradients, [&](const Model::OwnTensor& own) { writer.write(std::as_bytes(own.elements)); });
     writer.finish();
@@ -163,8 +163,8 @@ void write_logits(const ProbeArguments& a, Stepper& stepper, const StepBatch& ba
                                .type = StoredType::f32,
                                .shape = {plan.global_batch(), batch.width, vocab_size}};
   const std::size_t row_bytes = logits.size() / static_cast<std::size_t>(batch.rows);
-  replace_file(a.logits, ErrorCode::usage, [&](const Path& partial) {
-    SafetensorsWriter writer(partial, ErrorCode::usage, {header});
+  replace_file(a.logits, ErrorCode::checkpoint, [&](const Path& partial) {
+    SafetensorsWriter writer(partial, ErrorCode::checkpoint, {header});
     for (std::int64_t row = 0; row < plan.global_batch(); ++row) {
       const auto at = static_cast<std::size_t>(physical_row(plan, row));
       writer.write(std::span(logits).subspan(at * row_bytes, row_bytes));

@@ -33,6 +33,10 @@ void Reporter::on_eval(std::int64_t step, const EvalResult& result) {
   if (metrics_) metrics_->add(step, result);
 }
 
+void Reporter::on_save(std::int64_t /*step*/) {
+  if (metrics_) metrics_->sync();
+}
+
 void Reporter::on_message(const std::string& line) { console_.line(line); }
 
 void Reporter::on_warning(const std::string& line) { console_.warning(line); }

@@ -25,6 +25,7 @@ class Reporter final : public TrainObserver {
   void on_step(std::int64_t step, std::int64_t target, double loss) override;
   void on_log(const LogLine& line) override;
   void on_eval(std::int64_t step, const EvalResult& result) override;
+  void on_save(std::int64_t step) override;
   void on_message(const std::string& line) override;
   void on_warning(const std::string& line) override;
 

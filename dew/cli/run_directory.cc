@@ -13,11 +13,27 @@ Path made(const Path& path) {
   return path;
 }
 
+// A pipe would wait for a reader, and what two runs share tells nothing of either.
+Path regular(const Path& path) {
+  const FileKind kind = file_kind(path, ErrorCode::checkpoint);
+  if (kind == FileKind::missing || kind == FileKind::regular) return path;
+  fail(ErrorCode::checkpoint, format("'{}' is not a regular file", path.string()), "move it away");
+}
+
+// Of two names of one directory, the same one.
+Path without_links(const Path& path) {
+  std::error_code gone;
+  Path plain = std::filesystem::canonical(path, gone);
+  return gone ? path : plain;
+}
+
 }  // namespace
 
 RunDirectory::RunDirectory(const Path& path)
-    : path_(made(path)), log_(path_ / "log.txt", ErrorCode::checkpoint) {
-  if (log_.take()) return;
+    : path_(made(path)),
+      lock_(without_links(path_)),
+      log_(regular(path_ / "log.txt"), ErrorCode::checkpoint) {
+  if (!lock_.taken_by_another() && log_.take()) return;
   fail(ErrorCode::usage, format("another process is training in '{}'", path_.string()),
        "wait for it, or give another run.dir");
 }

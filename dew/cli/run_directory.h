@@ -7,9 +7,9 @@ namespace dew::cli {
 
 class RunDirectory {
  public:
-  // Makes it where missing (errors are ErrorCode::usage) and opens log.txt to append to. That open
-  // file carries a lock: a second process is refused (ErrorCode::usage), and when this one ends,
-  // however it does, the lock is gone.
+  // Makes it where missing (errors are ErrorCode::usage) and opens log.txt to append to. Both carry
+  // a lock, since not every file system locks directories, and log.txt may be moved away: a second
+  // process is refused (ErrorCode::usage), and when this one ends, however it does, they are gone.
   explicit RunDirectory(const Path& path);
 
   const Path& path() const { return path_; }
@@ -17,6 +17,7 @@ class RunDirectory {
 
  private:
   Path path_;
+  DirectoryLock lock_;
   FileAppender log_;
 };
 

@@ -4,6 +4,7 @@
 
 #include "dew/base/format.h"
 #include "dew/base/json.h"
+#include "dew/base/text.h"
 #include "dew/cli/cli.h"
 #include "dew/data/count_words.h"
 #include "dew/data/tokenizers/bpe_trainer.h"

@@ -5,18 +5,22 @@
 #include <sstream>
 
 #include "dew/base/format.h"
+#include "dew/base/machine.h"
+#include "dew/base/text.h"
 #include "dew/checkpoint/directory.h"
 #include "dew/checkpoint/reader.h"
 #include "dew/cli/cli.h"
 #include "dew/cli/job.h"
 #include "dew/cli/machine.h"
 #include "dew/cli/model.h"
+#include "dew/cli/model_files.h"
 #include "dew/cli/reporter.h"
 #include "dew/cli/run_directory.h"
 #include "dew/data/tokenizers/load.h"
 #include "dew/dew.h"
 #include "dew/train/config.h"
 #include "dew/train/profile.h"
+#include "dew/train/step_memory.h"
 
 namespace dew::cli {
 namespace {
@@ -182,9 +186,24 @@ std::vector<std::string> differences(const CheckpointInfo& earlier, const TrainC
 
 const char* signal_name(int signal) { return signal == SIGINT ? "SIGINT" : "SIGTERM"; }
 
+void check_sizes(const TrainConfig& config, const Arrangement& arrangement, int prefetch,
+                 Processes& processes) {
+  const DispatchPlan plan({.global_batch = config.data.global_batch,
+                           .seq_len = config.data.seq_len,
+                           .batch_shards = arrangement.batch_shards(),
+                           .accumulate = config.data.accumulate,
+                           .micro_batch = config.data.micro_batch});
+  expect_room(plan,
+              {.model = config.model,
+               .compute = *parse_dtype(config.precision.compute),
+               .shards = std::ssize(shards_of_process(arrangement, processes)),
+               .batch_copies = prefetch + 2},
+              memory_bytes());
+}
+
 // Before anything is written.
 void check_arguments(const TrainConfig& config, const LMObjective& objective,
-                     const TrainArguments& a, int processes) {
+                     const TrainArguments& a, const WindowData& data, Processes& processes) {
   if (config.run.dir.empty()) {
     fail(ErrorCode::usage, "run.dir is not set: a run needs a directory", "run.dir=runs/NAME");
   }
@@ -193,9 +212,10 @@ void check_arguments(const TrainConfig& config, const LMObjective& objective,
     fail(ErrorCode::checkpoint,
          format("run.resume is \"must\" and there is no '{}'", config.run.dir));
   }
-  const std::int64_t devices = device_count(config.devices, processes);
+  const std::int64_t devices = device_count(config.devices, processes.count());
   check_simulated(devices);
-  arrange(config.mesh, devices, config.layout, objective.model());
+  check_sizes(config, arrange(config.mesh, devices, config.layout, objective.model()),
+              data.load.prefetch, processes);
   if (!a.dump.empty()) create_directories(a.dump, ErrorCode::usage);
 }
 
@@ -221,6 +241,29 @@ void report_profile(const Trace& trace, const TrainConfig& config, Processes& pr
   console.line(format("Wrote {}", file.string()));
   std::istringstream lines(profile_table(trace));
   for (std::string line; std::getline(lines, line);) console.line(line);
+}
+
+// Files of the published model that the run began from, now or before, if it began from one: what
+// is exported from the run keeps what they say.
+std::vector<CarriedFile> origin_files(const TrainConfig& config,
+                                      const std::optional<Model>& start) {
+  NewestCheckpoint newest;
+  if (!start) newest = newest_checkpoint(checkpoints_of_run(config.run.dir));
+  std::vector<CarriedFile> files;
+  for (const std::string name : {kOriginFile, kGenerationFile}) {
+    std::optional<std::string> text;
+    if (start) text = start->origin_file(name);
+    if (newest.reader && newest.reader->has_file(name)) text = newest.reader->read_extra_file(name);
+    if (text) files.push_back({name, *std::move(text)});
+  }
+  return files;
+}
+
+std::vector<CarriedFile> carried_files(const TrainConfig& config,
+                                       const std::optional<Model>& start) {
+  std::vector<CarriedFile> files = tokenizer_files(config);
+  for (CarriedFile& file : origin_files(config, start)) files.push_back(std::move(file));
+  return files;
 }
 
 struct RunInputs {
@@ -274,7 +317,7 @@ int train(const TrainConfig& config, const TrainArguments& a, const RunInputs& i
                    .snapshots = config.run.snapshots,
                    .resume = parse_resume(config.run.resume),
                    .about = about(config, in.data.meta),
-                   .files = tokenizer_files(config),
+                   .files = carried_files(config, in.start),
                    .dump = a.dump,
                    .profile = profile,
                    .first_parameters = first_parameters,
@@ -316,7 +359,7 @@ int train_command(const Arguments& arguments) {
   const WindowData data = load_data(config);
   expect_same_start(processes, config, data.identity().corpus);
   const LMObjective objective = make_objective(config, processes.count());
-  check_arguments(config, objective, a, processes.count());
+  check_arguments(config, objective, a, data, processes);
   const std::optional<Model> start = starting_model(config);
   watch_stop_signals();
   std::optional<RunDirectory> directory;

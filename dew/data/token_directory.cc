@@ -131,7 +131,8 @@ TokenMeta read_token_meta(const Path& directory) {
                : format("there is no token directory '{}'", directory.string()),
          "dew tokenize TEXT --out DIR makes one");
   }
-  return parse_token_meta(read_file(path, ErrorCode::data, kMaxMetaBytes), path.string());
+  return parse_token_meta(read_file(path, ErrorCode::data, kMaxMetaBytes, Source::regular),
+                          path.string());
 }
 
 TokenMeta parse_token_meta(std::string_view text, const std::string& where) {

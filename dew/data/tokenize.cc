@@ -9,10 +9,10 @@
 #include "dew/base/digest.h"
 #include "dew/base/error.h"
 #include "dew/base/format.h"
+#include "dew/base/partial_directory.h"
 #include "dew/data/batch_encoder.h"
 #include "dew/data/ordered_workers.h"
 #include "dew/data/part_joiner.h"
-#include "dew/data/partial_directory.h"
 #include "dew/data/text_batches.h"
 #include "dew/data/text_inputs.h"
 #include "dew/data/tokenizer.h"
@@ -181,7 +181,7 @@ TokenMeta begin_meta(const Tokenizer& tokenizer, const TokenizeOptions& options)
 TokenizeResult tokenize(const Tokenizer& tokenizer, const TokenizeOptions& options) {
   check_options(tokenizer, options);
   const TextInputs inputs = list_text_inputs(options.inputs, options.stdin_is_json_lines);
-  PartialDirectory directory(options.out);
+  PartialDirectory directory(options.out, ErrorCode::data, ErrorCode::data);
   const Path stream = directory.path() / "ids";
   IdWriter ids(stream, tokenizer.vocab_size());
 
@@ -193,8 +193,10 @@ TokenizeResult tokenize(const Tokenizer& tokenizer, const TokenizeOptions& optio
   pass.run();
   ids.close();
   if (result.bytes == 0) {
-    fail(ErrorCode::data,
-         format("there is no text: {} files, all of them empty", inputs.files.size()));
+    const std::size_t files = inputs.files.size();
+    fail(ErrorCode::data, files == 1
+                              ? std::string("there is no text: the one file is empty")
+                              : format("there is no text: {} files, all of them empty", files));
   }
   count_tokens(ids.count(), options.val_fraction, result.meta);
   split(stream, directory.path(), result.meta);

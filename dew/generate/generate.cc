@@ -95,7 +95,7 @@ class Generation {
     text.ids.push_back(id);
     if (options_.on_token) options_.on_token(row, id);
     going_[r] = false;
-    if (options_.end_id == id) {
+    if (std::ranges::find(options_.end_ids, id) != options_.end_ids.end()) {
       text.finish = Finish::end;
     } else if (static_cast<std::int64_t>(text.ids.size()) == options_.tokens) {
       text.finish = Finish::tokens;

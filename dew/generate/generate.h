@@ -2,7 +2,6 @@
 #pragma once
 
 #include <functional>
-#include <optional>
 #include <vector>
 
 #include "dew/generate/cached_transformer.h"
@@ -13,16 +12,16 @@ namespace dew {
 struct GenerateOptions {
   std::int64_t tokens = 0;  // new ones of each text at most
   Sampling sampling = {};
-  std::optional<std::int32_t> end_id = {};  // ends its text; none: nothing does
+  std::vector<std::int32_t> end_ids = {};  // each ends its text; none: nothing does
   std::int64_t vocab_size = 0;             // ids that may be drawn are below; 0: all of the model's
   std::function<bool()> should_stop = {};  // asked before each token
-  // Called with each new token of a row as soon as it is drawn, the end token too.
+  // Called with each new token of a row as soon as it is drawn, an end token too.
   std::function<void(std::int64_t row, std::int32_t id)> on_token = {};
 };
 
 enum class Finish {
   tokens,   // as many as were asked for
-  end,      // the end token, the last of `ids`
+  end,      // an end token, the last of `ids`
   full,     // the cache has no room for the last token
   stopped,  // by should_stop
 };

@@ -73,7 +73,7 @@ TEST_F(Generate, EndTokenEnds) {
   const std::int32_t end = ids[4];
   const auto first = static_cast<std::size_t>(std::ranges::find(ids, end) - ids.begin());
   GenerateOptions options = plain;
-  options.end_id = end;
+  options.end_ids = {end};
   const Generated found = one({2}, options);
   EXPECT_EQ(found.finish, Finish::end);
   EXPECT_EQ(found.ids,
@@ -124,7 +124,7 @@ TEST_F(Generate, Stops) {
 TEST_F(Generate, SeveralTexts) {
   const std::vector<std::int32_t> prompts[] = {{1, 2, 3, 4, 5, 6, 7}, {4}, {9, 9}};
   GenerateOptions options{.tokens = 12, .sampling = {.temperature = 0}};
-  options.end_id = one(prompts[1], options).ids[5];
+  options.end_ids = {one(prompts[1], options).ids[5]};
   std::vector<Generated> want;
   for (const auto& prompt : prompts) want.push_back(one(prompt, options, 15));
   CachedTransformer model = cached(3, 15);

@@ -78,15 +78,34 @@ std::int64_t ConfigFile::integer(const std::string& key, std::int64_t least) {
   return *value;
 }
 
+std::int64_t ConfigFile::layers(const std::string& key) {
+  constexpr std::int64_t kMostLayers = std::int64_t{1} << 16;
+  const std::int64_t count = integer(key);
+  if (count > kMostLayers) state_->refuse_value(key, format("at most {}", kMostLayers));
+  return count;
+}
+
 std::int64_t ConfigFile::integer_or(const std::string& key, std::int64_t otherwise) {
   return maybe_integer(key).value_or(otherwise);
+}
+
+std::vector<std::int64_t> ConfigFile::ids(const std::string& key) {
+  const Json* value = state_->find(key);
+  if (value == nullptr) return {};
+  const Json list = value->is_array() ? *value : Json::array({*value});
+  const bool fit = std::ranges::all_of(
+      list, [](const Json& id) { return id.is_number_integer() && id >= 0 && id <= kMost; });
+  if (!fit) state_->refuse_value(key, format("an id from 0 to {}, or a list of them", kMost));
+  return list.get<std::vector<std::int64_t>>();
 }
 
 std::optional<double> ConfigFile::maybe_number(const std::string& key) {
   const Json* value = state_->find(key);
   if (value == nullptr) return std::nullopt;
   const double number = value->is_number() ? value->get<double>() : 0;
-  if (!(number > 0) || !std::isfinite(number)) state_->refuse_value(key, "a number above 0");
+  if (!(number > 0)) state_->refuse_value(key, "a number above 0");
+  const float held = static_cast<float>(number);
+  if (!(held > 0) || !std::isfinite(held)) state_->refuse_value(key, "within the range of f32");
   return number;
 }
 

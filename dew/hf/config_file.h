@@ -28,9 +28,13 @@ class ConfigFile {
 
   // An integer from `least` to 2^31 - 1.
   std::int64_t integer(const std::string& key, std::int64_t least = 1);  // must be given
+  // How many layers there are, each of which is looked at: up to 2^16.
+  std::int64_t layers(const std::string& key);
   std::int64_t integer_or(const std::string& key, std::int64_t otherwise);
   std::optional<std::int64_t> maybe_integer(const std::string& key, std::int64_t least = 1);
-  // A finite number above 0.
+  // Ids of tokens, one or a list of them, each from 0 to 2^31 - 1. Empty if not given.
+  std::vector<std::int64_t> ids(const std::string& key);
+  // A number above 0 that f32 holds, as programs compute.
   double number(const std::string& key);
   double number_or(const std::string& key, double otherwise);
   std::optional<double> maybe_number(const std::string& key);

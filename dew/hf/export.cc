@@ -8,6 +8,7 @@
 #include "dew/base/format.h"
 #include "dew/base/json.h"
 #include "dew/checkpoint/safetensors.h"
+#include "dew/hf/end_ids.h"
 #include "dew/hf/write_config.h"
 
 namespace dew::hf {
@@ -38,14 +39,21 @@ void set_dtype(OrderedJson& json, DType dtype) {
   json[key] = dtype == DType::f32 ? "float32" : "bfloat16";
 }
 
+// With rope a run on shorter or longer rows does not make another function.
 Target keep_origin(const models::TransformerConfig& config, std::string_view origin,
                    const ExportOptions& options) {
-  ConfigFile file(origin, "the config.json that the model was imported with");
+  const std::string where = "the config.json that the model was made from";
+  ConfigFile file(origin, where);
   Target target = {.family = &find_family(file), .config = {}};
-  if (!same_function(read_config(*target.family, file), config)) {
+  models::TransformerConfig theirs = read_config(*target.family, file);
+  const bool longer = config.positions == "rope" && config.max_seq_len > theirs.max_seq_len;
+  if (config.positions == "rope") theirs.max_seq_len = config.max_seq_len;
+  if (!same_function(theirs, config)) {
     file.refuse("it describes another model than the checkpoint holds");
   }
-  OrderedJson json = OrderedJson::parse(origin);
+  OrderedJson json = OrderedJson::parse(
+      options.eos_id ? with_end_id({origin, where}, *options.eos_id) : std::string(origin));
+  if (longer) json["max_position_embeddings"] = config.max_seq_len;
   set_dtype(json, options.dtype);
   target.config = json.dump(2) + "\n";
   return target;

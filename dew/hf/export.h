@@ -26,12 +26,13 @@ struct Target {
 struct ExportOptions {
   DType dtype = DType::f32;                  // f32 or bf16 (rounded to nearest, ties to even)
   std::int64_t shard_bytes = 5'000'000'000;  // a file is closed before it has more, with an index
-  std::optional<std::int64_t> eos_id = {};
+  std::optional<std::int64_t> eos_id = {};   // that ends the texts of the model's training
 };
 
-// For a model that was imported `origin` is the config.json that it came with, which is kept but
-// for its dtype. Otherwise the first family that has all the config's options. Throws
-// ErrorCode::checkpoint if `origin` is of another model, or no family has it.
+// For a model that was imported, or trained on from a published one, `origin` is the config.json
+// that it came with, which is kept but for its dtype, an end token that it does not know, and a
+// number of positions below the model's. Otherwise the first family that has all the config's
+// options. Throws ErrorCode::checkpoint if `origin` is of another model, or no family has it.
 Target find_target(const models::TransformerConfig& config, std::string_view origin,
                    const ExportOptions& options);
 

@@ -67,6 +67,35 @@ TEST(Export, OriginIsKeptButForTheType) {
   EXPECT_EQ(find_target(other, origin, {}).family->name, "Qwen3");
 }
 
+// Of a run that went on from a published model.
+TEST(Export, OriginOfATrainedModel) {
+  const TransformerConfig config = tiny();
+  Json json = parse_json(find_target(config, "", {.eos_id = 4}).config, "c", ErrorCode::internal);
+  json["architectures"] = {"Qwen3Model"};
+  const std::string origin = json.dump();
+  const auto exported = [&](std::int64_t positions, const ExportOptions& options) {
+    TransformerConfig trained = config;
+    trained.max_seq_len = positions;
+    return parse_json(find_target(trained, origin, options).config, "c", ErrorCode::internal);
+  };
+  EXPECT_EQ(exported(8, {.eos_id = 4}), json);
+  EXPECT_EQ(exported(3, {}), json);  // shorter rows take no position away
+  EXPECT_EQ(exported(9, {})["max_position_embeddings"], 9);
+  EXPECT_EQ(exported(8, {.eos_id = 7})["eos_token_id"], (Json{7, 4}));
+}
+
+TEST(Export, TheExactGelu) {
+  TransformerConfig config = tiny();
+  config.positions = "learned";
+  config.norm = "layer";
+  config.mlp = "gelu_erf";
+  config.qk_norm = false;
+  config.attention_bias = config.mlp_bias = true;
+  EXPECT_EQ(target_of(config)["activation_function"], "gelu");
+  config.mlp = "gelu";
+  EXPECT_EQ(target_of(config)["activation_function"], "gelu_new");
+}
+
 // Parameters whose elements are numbered through.
 class Numbers {
  public:

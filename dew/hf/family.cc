@@ -44,6 +44,8 @@ constexpr std::string_view kNeutral[] = {"architectures",
                                          "dtype",
                                          "_name_or_path",
                                          "name_or_path",
+                                         "_commit_hash",
+                                         "transformers.js_config",
                                          "_attn_implementation_autoset",
                                          "attn_implementation",
                                          "_attn_implementation",
@@ -58,12 +60,13 @@ constexpr std::string_view kNeutral[] = {"architectures",
                                          "problem_type",
                                          "id2label",
                                          "label2id",
+                                         "_num_labels",
+                                         "output_past",
+                                         "neftune_noise_alpha",
                                          "tokenizer_class",
                                          "prefix",
                                          "chunk_size_feed_forward",
                                          "gradient_checkpointing",
-                                         "bos_token_id",
-                                         "eos_token_id",
                                          "pad_token_id",
                                          "sep_token_id",
                                          "unk_token_id",
@@ -104,6 +107,8 @@ constexpr std::string_view kNeutral[] = {"architectures",
 
 void skip_common(ConfigFile& file) {
   file.skip(kNeutral);
+  file.ids("bos_token_id");  // of generating, but they must be ids
+  file.ids("eos_token_id");
   for (const char* key :
        {"is_encoder_decoder", "is_decoder", "add_cross_attention", "tie_encoder_decoder"})
     file.require_flag(key, false);

@@ -138,10 +138,29 @@ TEST(Family, Refusals) {
       {"gemma2", {{"hidden_activation", "silu"}}, "hidden_activation = 'silu'"},
       {"llama", {{"num_hidden_layers", nullptr}}, "num_hidden_layers is missing"},
       {"llama", {{"num_hidden_layers", 0}}, "num_hidden_layers = 0, but it must be an integer"},
+      {"mistral",
+       {{"num_hidden_layers", 2147483647}},
+       "= 2147483647, but it must be at most 65536"},
+      {"gpt2", {{"n_layer", 65537}}, "n_layer = 65537, but it must be at most 65536"},
       {"llama", {{"num_hidden_layers", 2.5}}, "num_hidden_layers = 2.5"},
       {"llama", {{"num_hidden_layers", "2"}}, "num_hidden_layers = \"2\""},
       {"llama", {{"hidden_size", 4294967296}}, "hidden_size = 4294967296"},
       {"llama", {{"rms_norm_eps", 0}}, "rms_norm_eps = 0, but it must be a number above 0"},
+      {"llama", {{"rms_norm_eps", 1e-60}}, "rms_norm_eps = 1e-60, but it must be within the range"},
+      {"llama", {{"rope_theta", 1e308}}, "rope_theta = 1e+308, but it must be within the range"},
+      {"llama", {{"rope_theta", 0}}, "rope_theta = 0, but it must be a number above 0"},
+      {"llama", {{"rope_theta", -1e4}}, "rope_theta = -10000.0, but it must be a number above 0"},
+      {"llama",
+       {{"rope_parameters", {{"rope_theta", 1e40}}}},
+       "rope_parameters.rope_theta = 1e+40"},
+      {"llama",
+       {{"rope_scaling", {{"rope_type", "linear"}, {"factor", 1e300}}}},
+       "rope_scaling.factor = 1e+300, but it must be within the range of f32"},
+      {"gemma2", {{"query_pre_attn_scalar", 1e60}}, "query_pre_attn_scalar = 1e+60"},
+      {"gemma2", {{"final_logit_softcapping", 1e-60}}, "final_logit_softcapping = 1e-60"},
+      {"llama", {{"eos_token_id", -1}}, "eos_token_id = -1, but it must be an id from 0 to"},
+      {"llama", {{"eos_token_id", {2, 2147483648}}}, "eos_token_id = [2,2147483648]"},
+      {"gpt2", {{"bos_token_id", "<s>"}}, "bos_token_id = \"<s>\""},
       {"llama", {{"tie_word_embeddings", "no"}}, "tie_word_embeddings = \"no\""},
       {"llama", {{"num_key_value_heads", 5}}, "num_kv_heads = 5 does not divide"},
       {"llama",
@@ -163,10 +182,20 @@ TEST(Family, Refusals) {
       {"gpt2", {{"scale_attn_by_inverse_layer_idx", true}}, "scale_attn_by_inverse_layer_idx"},
       {"gpt2", {{"add_cross_attention", true}}, "add_cross_attention = true is not supported"},
       {"mistral", {{"attention_bias", true}}, "the key 'attention_bias' = true is not known"},
+      {"llama", {{"rope_interleaved", true}}, "rope_interleaved = true is not supported"},
+      {"llama", {{"is_llama_config", false}}, "is_llama_config = false is not supported"},
+      {"qwen2", {{"use_mrope", true}}, "use_mrope = true is not supported"},
   };
   for (const Refused& c : cases) {
     EXPECT_THAT(refusal(with(c.type, c.changes)), HasSubstr(c.text)) << c.changes;
   }
+}
+
+TEST(Family, BothGelusOfGpt2) {
+  EXPECT_EQ(parse(least("gpt2")).mlp, "gelu");
+  for (const auto& [theirs, ours] :
+       {std::pair{"gelu_new", "gelu"}, {"gelu_pytorch_tanh", "gelu"}, {"gelu", "gelu_erf"}})
+    EXPECT_EQ(parse(with("gpt2", {{"activation_function", theirs}})).mlp, ours);
 }
 
 TEST(Family, NotAConfig) {

@@ -4,9 +4,12 @@
 namespace dew::hf {
 namespace {
 
-// Dropout, an old name of n_positions, and heads of other tasks.
+// Dropout, an old name of n_positions, heads of other tasks, and what the first published files
+// say that no code has ever read.
 constexpr std::string_view kNeutral[] = {"reorder_and_upcast_attn",
                                          "n_ctx",
+                                         "n_special",
+                                         "predict_special_tokens",
                                          "attn_pdrop",
                                          "embd_pdrop",
                                          "resid_pdrop",
@@ -22,18 +25,19 @@ models::TransformerConfig gpt2_config(ConfigFile& file) {
   models::TransformerConfig c;
   c.vocab_size = file.integer("vocab_size");
   c.emb_features = file.integer("n_embd");
-  c.num_layers = file.integer("n_layer");
+  c.num_layers = file.layers("n_layer");
   c.num_heads = file.integer("n_head");
   c.max_seq_len = file.integer("n_positions");
   c.mlp_features = file.integer_or("n_inner", 4 * c.emb_features);
   c.positions = "learned";
   c.norm = "layer";
   c.norm_eps = file.number_or("layer_norm_epsilon", 1e-5);
-  c.mlp = "gelu";
   c.qk_norm = false;
   c.attention_bias = c.mlp_bias = true;
   c.tie_embeddings = file.flag_or("tie_word_embeddings", true);
-  file.choice("activation_function", "gelu_new", {"gelu_new", "gelu_pytorch_tanh"});
+  const std::string act =
+      file.choice("activation_function", "gelu_new", {"gelu_new", "gelu_pytorch_tanh", "gelu"});
+  c.mlp = act == "gelu" ? "gelu_erf" : "gelu";
   file.require_flag("scale_attn_weights", true);
   file.require_flag("scale_attn_by_inverse_layer_idx", false);
   file.skip(kNeutral);

@@ -37,6 +37,8 @@ void require_whole_rope(ConfigFile& file) {
 
 // Both spellings: rope_theta and rope_scaling, or both inside rope_parameters.
 void read_rope(ConfigFile& file, models::TransformerConfig& c) {
+  file.require_flag("rope_interleaved", false);  // pairs are halves of a head
+  file.require_flag("use_mrope", false);         // one position a token
   const auto theta = file.maybe_number("rope_theta");
   auto scaling = file.object("rope_scaling"), parameters = file.object("rope_parameters");
   c.rope_theta = theta.value_or(10000);
@@ -110,7 +112,7 @@ models::TransformerConfig read_sizes(ConfigFile& file) {
   models::TransformerConfig c;
   c.vocab_size = file.integer("vocab_size");
   c.emb_features = file.integer("hidden_size");
-  c.num_layers = file.integer("num_hidden_layers");
+  c.num_layers = file.layers("num_hidden_layers");
   c.num_heads = file.integer("num_attention_heads");
   c.mlp_features = file.integer("intermediate_size");
   c.qk_norm = false;
@@ -128,6 +130,7 @@ void read_swiglu(ConfigFile& file) { file.choice("hidden_act", "silu", {"silu", 
 }  // namespace
 
 models::TransformerConfig llama_config(ConfigFile& file) {
+  file.require_flag("is_llama_config", true);  // SmolLM says so
   models::TransformerConfig c = read_sizes(file);
   read_heads(file, c);
   read_swiglu(file);

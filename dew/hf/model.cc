@@ -5,6 +5,7 @@
 
 #include "dew/base/format.h"
 #include "dew/checkpoint/box.h"
+#include "dew/hf/end_ids.h"
 
 namespace dew::hf {
 namespace {
@@ -12,6 +13,7 @@ namespace {
 constexpr ErrorCode kCode = ErrorCode::checkpoint;
 constexpr const char* kConfig = "config.json";
 constexpr const char* kHead = "lm_head.weight";
+constexpr const char* kGeneration = "generation_config.json";
 constexpr std::int64_t kMaxConfig = std::int64_t{1} << 22;
 
 // Is it the pattern with some number for {}?
@@ -33,7 +35,7 @@ bool is_model_directory(const Path& directory) {
 
 Model::Model(const Path& directory)
     : path_(directory),
-      config_text_(read_file(directory / kConfig, kCode, kMaxConfig)),
+      config_text_(read_file(directory / kConfig, kCode, kMaxConfig, Source::regular)),
       files_([&] {
         // The config first: a family that is not known is the better thing to hear of.
         ConfigFile file(config_text_, (directory / kConfig).string());
@@ -52,6 +54,14 @@ Model::Model(const Path& directory)
     for (std::size_t p = 0; p < tensors_[t].parts.size(); ++p)
       places_[tensors_[t].parts[p].ours] = {t, p};
   }
+}
+
+std::vector<std::int64_t> Model::end_ids() const {
+  const ConfigText config = {config_text_, (path_ / kConfig).string()};
+  const Path path = path_ / kGeneration;
+  if (file_kind(path, kCode) != FileKind::regular) return hf::end_ids(config, std::nullopt);
+  const std::string generation = read_file(path, kCode, kMaxConfig, Source::regular);
+  return hf::end_ids(config, ConfigText{generation, path.string()});
 }
 
 void Model::check_tensors() {

@@ -29,6 +29,8 @@ class Model {
   // Their tensors, with the names that they have in the files.
   const std::vector<TheirTensor>& tensors() const { return tensors_; }
   const std::string& config_text() const { return config_text_; }  // config.json as it is
+  // Ids that end a text (hf/end_ids.h); generation_config.json is read for it.
+  std::vector<std::int64_t> end_ids() const;
 
   // A parameter of ours as f32, by its outside name "layers_3/mlp/up_proj/kernel".
   void read(std::string_view ours, std::span<float> out) const;

@@ -14,7 +14,7 @@ OrderedJson gpt2(const TransformerConfig& c) {
           {"n_head", c.num_heads},
           {"n_positions", c.max_seq_len},
           {"n_inner", c.mlp_features},
-          {"activation_function", "gelu_new"},
+          {"activation_function", c.mlp == "gelu_erf" ? "gelu" : "gelu_new"},
           {"layer_norm_epsilon", c.norm_eps},
           {"attn_pdrop", 0.0},
           {"embd_pdrop", 0.0},

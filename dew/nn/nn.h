@@ -96,7 +96,8 @@ SelfAttention self_attention(const Scope& p, Value x, const AttentionContext& co
                              const AttentionOptions& options);
 
 // ---- mlp.cc ----
-enum class MlpKind { swiglu, geglu, gelu };  // gelu has no gate
+// Those of gelu alone have no gate; gelu and geglu take the tanh formula, gelu_erf the function.
+enum class MlpKind { swiglu, geglu, gelu, gelu_erf };
 struct MlpOptions {
   std::int64_t width = 0, features = 0;
   MlpKind kind = MlpKind::swiglu;

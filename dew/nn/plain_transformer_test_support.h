@@ -222,6 +222,8 @@ class Model {
     Vec hidden = product(at + "up_proj", l, x, c_.mlp_features, c_.mlp_bias);
     if (c_.mlp == "gelu") {
       for (double& h : hidden) h = gelu(h);
+    } else if (c_.mlp == "gelu_erf") {
+      for (double& h : hidden) h = h / 2 * (1 + std::erf(h / std::sqrt(2.0)));
     } else {
       const Vec gate = product(at + "gate_proj", l, x, c_.mlp_features, c_.mlp_bias);
       for (std::size_t i = 0; i < hidden.size(); ++i) {

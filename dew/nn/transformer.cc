@@ -39,7 +39,8 @@ AttentionOptions attention_options(const TransformerConfig& c) {
 MlpOptions mlp_options(const TransformerConfig& c) {
   const MlpKind kind = c.mlp == "swiglu"  ? MlpKind::swiglu
                        : c.mlp == "geglu" ? MlpKind::geglu
-                                          : MlpKind::gelu;
+                       : c.mlp == "gelu"  ? MlpKind::gelu
+                                          : MlpKind::gelu_erf;
   return {.width = c.emb_features, .features = c.mlp_features, .kind = kind, .bias = c.mlp_bias};
 }
 

@@ -27,7 +27,7 @@ struct TransformerConfig {
   std::int64_t mlp_features = 0;  // 4 * emb_features
   std::int64_t max_seq_len = 0;   // no limit; learned positions need one
 
-  std::string mlp = "swiglu";      // swiglu, geglu, gelu
+  std::string mlp = "swiglu";      // swiglu, geglu, gelu, gelu_erf (exact)
   std::string positions = "rope";  // rope, learned
   std::string norm = "rms";        // rms, rms_plus_one (times 1 + scale), layer
   std::string remat = "none";      // what the backward pass makes again: none, save_list, full

@@ -49,7 +49,7 @@ std::string divisors(std::int64_t n) {
 }
 
 void check_choices(const TransformerConfig& c) {
-  check_choice("mlp", c.mlp, {"swiglu", "geglu", "gelu"});
+  check_choice("mlp", c.mlp, {"swiglu", "geglu", "gelu", "gelu_erf"});
   check_choice("positions", c.positions, {"rope", "learned"});
   check_choice("norm", c.norm, {"rms", "rms_plus_one", "layer"});
   check_choice("norm_placement", c.norm_placement, {"before", "after", "both"});
@@ -66,6 +66,7 @@ void check_numbers(const TransformerConfig& c) {
   check_number("attention_softcap", c.attention_softcap, true);
   check_number("attention_scale", c.attention_scale, true);
   for (const auto& [key, value] : {std::pair{"norm_eps", c.norm_eps},
+                                   {"rope_theta", c.rope_theta},
                                    {"logit_softcap", c.logit_softcap},
                                    {"attention_softcap", c.attention_softcap},
                                    {"attention_scale", c.attention_scale}}) {
@@ -123,12 +124,15 @@ void check_positions(const TransformerConfig& c) {
                   s.type, c.positions));
   }
   check_number("rope_scaling.factor", s.factor, false);
+  check_f32("rope_scaling.factor", s.factor);
   if (s.type != "llama3") return;
   check_number("rope_scaling.low_freq_factor", s.low_freq_factor, false);
   if (!(s.high_freq_factor > s.low_freq_factor) || !std::isfinite(s.high_freq_factor)) {
     refuse(format("rope_scaling.high_freq_factor = {} must be above low_freq_factor = {}",
                   s.high_freq_factor, s.low_freq_factor));
   }
+  check_f32("rope_scaling.low_freq_factor", s.low_freq_factor);
+  check_f32("rope_scaling.high_freq_factor", s.high_freq_factor);
   check_size("rope_scaling.original_max_seq_len", s.original_max_seq_len, 1);
 }
 

@@ -148,6 +148,9 @@ TEST(CausalTransformer, Geglu) {
 TEST(CausalTransformer, Gelu) {
   compare(with([](auto& c) { c.mlp = "gelu"; }));
 }
+TEST(CausalTransformer, ExactGelu) {
+  compare(with([](auto& c) { c.mlp = "gelu_erf"; }));
+}
 TEST(CausalTransformer, Biases) {
   compare(with([](auto& c) { c.attention_bias = c.mlp_bias = true; }));
 }

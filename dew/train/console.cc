@@ -8,6 +8,7 @@
 #include <cmath>
 
 #include "dew/base/format.h"
+#include "dew/base/text.h"
 
 namespace dew {
 namespace {
@@ -156,17 +157,6 @@ std::string duration_text(double seconds) {
   if (d > 0) return format("{} d {}:{:02}:{:02}", d, h, m, s);
   if (h > 0) return format("{}:{:02}:{:02}", h, m, s);
   return format("{}:{:02}", m, s);
-}
-
-std::string short_number(double value) {
-  constexpr const char* kScales[] = {"", "k", "M", "G", "T"};
-  std::size_t scale = 0;
-  while (std::abs(value) >= 999.5 && scale + 1 < std::size(kScales)) {
-    value /= 1000;
-    ++scale;
-  }
-  const int digits = std::abs(value) >= 99.95 ? 0 : std::abs(value) >= 9.995 ? 1 : 2;
-  return format("{:.{}f}{}", value, digits, kScales[scale]);
 }
 
 }  // namespace dew

@@ -72,7 +72,5 @@ class Console {
 
 // "0:07", "2:03", "1:02:03", "3 d 4:05:06".
 std::string duration_text(double seconds);
-// A number with three digits and its scale: "0.31", "35.2", "1.25k", "12.3M".
-std::string short_number(double value);
 
 }  // namespace dew

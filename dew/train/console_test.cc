@@ -13,6 +13,8 @@
 #include <thread>
 #include <vector>
 
+#include "dew/base/text.h"
+
 #include "dew/base/file_test_support.h"
 
 namespace dew {

@@ -30,12 +30,20 @@ std::optional<MetricsLine> parse_line(std::string_view line) {
   }
 }
 
+// A device or pipe may have no end, and a directory is no file.
+void require_regular(const Path& path) {
+  const FileKind kind = file_kind(path, kCode);
+  if (kind == FileKind::missing || kind == FileKind::regular) return;
+  fail(kCode, format("'{}' is not a regular file", path.string()), "move it away");
+}
+
 }  // namespace
 
 std::vector<MetricsLine> read_metrics(const Path& path) {
   std::vector<MetricsLine> lines;
+  require_regular(path);
   if (file_kind(path, kCode) == FileKind::missing) return lines;
-  const std::string text = read_file(path, kCode, kMaxBytes);
+  const std::string text = read_file(path, kCode, kMaxBytes, Source::regular);
   std::size_t begin = 0, bad = 0, number = 1;
   for (std::size_t end = 0; (end = text.find('\n', begin)) != text.npos;
        begin = end + 1, ++number) {
@@ -52,6 +60,7 @@ std::vector<MetricsLine> read_metrics(const Path& path) {
 }
 
 MetricsWriter::MetricsWriter(const Path& path, std::int64_t step) {
+  require_regular(path);
   std::string kept;
   if (step > 0) {
     for (const MetricsLine& line : read_metrics(path)) {

@@ -29,7 +29,7 @@ std::vector<MetricsLine> read_metrics(const Path& path);
 class MetricsWriter {
  public:
   // Goes on after `step`: lines past it, from before the run was resumed, are dropped (in one
-  // atomic replacement). 0 begins anew.
+  // atomic replacement). 0 begins anew. Refuses what is there and is no regular file.
   MetricsWriter(const Path& path, std::int64_t step);
   MetricsWriter(const MetricsWriter&) = delete;
   MetricsWriter& operator=(const MetricsWriter&) = delete;
@@ -38,6 +38,8 @@ class MetricsWriter {
   // evaluation of a step that the file has already is not added again.
   void add(const LogLine& line);
   void add(std::int64_t step, const EvalResult& result);
+  // The lines that were added outlive a loss of power when this returns.
+  void sync() { file_->sync(); }
 
  private:
   std::optional<FileAppender> file_;

@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <cmath>
 #include <limits>
@@ -121,6 +122,22 @@ TEST(Metrics, ABadLineInTheMiddleIsNamed) {
   EXPECT_THAT(error_of(ErrorCode::checkpoint, [&] { MetricsWriter(dir / "m", 5); }),
               HasSubstr("m:2: not a line of metrics"));
   EXPECT_EQ(read_text(dir / "m"), "{\"step\":1}\nwhat\n{\"step\":2}\n");
+}
+
+// A device would be read without end, a pipe waits for somebody.
+TEST(Metrics, WhatIsNoFileIsRefused) {
+  const TemporaryDirectory dir;
+  create_directories(dir / "directory", ErrorCode::internal);
+  ASSERT_EQ(::mkfifo((dir / "pipe").c_str(), 0600), 0);
+  std::filesystem::create_symlink("/dev/zero", dir / "device");
+  for (const char* name : {"directory", "pipe", "device"}) {
+    for (const std::int64_t step : {0, 5}) {
+      EXPECT_THAT(error_of(ErrorCode::checkpoint, [&] { MetricsWriter(dir / name, step); }),
+                  HasSubstr(std::string(name) + "' is not a regular file"));
+    }
+    EXPECT_THAT(error_of(ErrorCode::checkpoint, [&] { read_metrics(dir / name); }),
+                HasSubstr("is not a regular file"));
+  }
 }
 
 TEST(Metrics, Unwritable) {

@@ -40,6 +40,9 @@ void run_tasks(const std::vector<InitTask>& tasks, RandomKey key) {
   work();
 }
 
+// A number that is none is told as one, whatever its sign.
+double unsigned_nan(double x) { return std::isnan(x) ? std::abs(x) : x; }
+
 std::span<float> floats(std::span<std::byte> bytes) {
   return {reinterpret_cast<float*>(bytes.data()), bytes.size() / sizeof(float)};
 }
@@ -147,7 +150,7 @@ void Stepper::put(std::string_view reg, T value) {
 double Stepper::get(std::string_view reg) const {
   float value = 0;
   std::memcpy(&value, bytes(reg).data(), sizeof(value));
-  return static_cast<double>(value);
+  return unsigned_nan(static_cast<double>(value));
 }
 
 void Stepper::initialize() {
@@ -322,7 +325,7 @@ std::optional<EvalResult> Stepper::evaluate(ValidationPass& pass,
     correct += get(registers::kEvalCorrect);
     weight += batch->weight_sum;
   }
-  const double loss = nll / weight;
+  const double loss = unsigned_nan(nll / weight);
   return EvalResult{
       .loss = loss, .perplexity = std::exp(loss), .accuracy = correct / weight, .tokens = weight};
 }

@@ -8,11 +8,13 @@
 
 #include "dew/base/error.h"
 #include "dew/base/format.h"
+#include "dew/base/machine.h"
 #include "dew/checkpoint/saver.h"
 #include "dew/sharding/cluster.h"
 #include "dew/sharding/process_grid.h"
 #include "dew/train/config.h"
 #include "dew/train/replicas.h"
+#include "dew/train/step_memory.h"
 
 namespace dew {
 namespace {
@@ -59,6 +61,7 @@ class Trainer::Run {
         saver_(processes_, o_.checkpoints, o_.retention, o_.files) {}
 
   FitResult go() {
+    check_sizes();
     find_state();
     if (clocks_.step > fit_.steps) {
       fail(ErrorCode::usage,
@@ -83,12 +86,22 @@ class Trainer::Run {
   }
 
   TrainState place() {
+    check_sizes();
     find_state();
     if (!t_.stepper_) start_anew();
     return state();
   }
 
  private:
+  void check_sizes() const {
+    expect_room(plan_,
+                {.model = t_.objective_.model().config(),
+                 .compute = o_.compute,
+                 .shards = std::ssize(shards_of_process(t_.arrangement_, processes_)),
+                 .batch_copies = data_.load.prefetch + 2},  // and the one of the devices
+                memory_bytes());
+  }
+
   // Null: nobody watches, or another process tells.
   TrainObserver* observer() const { return processes_.first() ? o_.observer : nullptr; }
   void message(const std::string& line) {
@@ -168,18 +181,17 @@ class Trainer::Run {
   // Keeps what was reached when something else than the state went wrong. What fails here must not
   // hide that.
   void rescue() {
-    const std::string state = format("the state of step {} could not be saved", clocks_.step);
-    if (timed_steps_ > 0) attempt("the last line", [&] { log(); });
-    attempt("the checkpoint before", [&] { complete_snapshot(); });
-    attempt(state, [&] { save(); });
+    if (timed_steps_ > 0) attempt([&] { log(); });
+    attempt([&] { complete_snapshot(); });
+    attempt([&] { save(); });
   }
 
   template <class F>
-  void attempt(const std::string& what, F f) {
+  void attempt(F f) {
     try {
       f();
     } catch (const Error& e) {
-      warn_if_possible(format("{}: {}", what, e.what()));
+      warn_if_possible(e.what());
     }
   }
 
@@ -381,6 +393,7 @@ class Trainer::Run {
     const auto write = [&] {
       complete_snapshot();
       if (t_.progress_.saved_step == clocks_.step) return;
+      if (TrainObserver* o = observer()) o->on_save(clocks_.step);
       saver_.save(info(), t_.stepper_->state());
       t_.progress_.saved_step = clocks_.step;
     };
@@ -392,6 +405,7 @@ class Trainer::Run {
     if (o_.checkpoints.empty()) return;
     const auto begin = [&] {
       complete_snapshot();
+      if (TrainObserver* o = observer()) o->on_save(clocks_.step);
       saver_.begin(info(), t_.stepper_->state());
     };
     aside(begin, &save_s_);

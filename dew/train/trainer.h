@@ -37,6 +37,9 @@ class TrainObserver {
   virtual void on_step(std::int64_t /*step*/, std::int64_t /*target*/, double /*loss*/) {}
   virtual void on_log(const LogLine& /*line*/) {}
   virtual void on_eval(std::int64_t /*step*/, const EvalResult& /*result*/) {}
+  // A checkpoint of this step is due. What was told of it and of earlier ones must last before that
+  // does: a resume does not tell it again.
+  virtual void on_save(std::int64_t /*step*/) {}
   virtual void on_message(const std::string& /*line*/) {}  // a line of the run: start, goodput
   virtual void on_warning(const std::string& /*line*/) {}
 };

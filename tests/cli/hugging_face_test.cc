@@ -306,13 +306,13 @@ TEST(HuggingFaceModels, ImportsAndExportsThatAreRefused) {
   expect_error(dew({"import", file, "--out", out}), 5, "file");
   expect_error(dew({"import", out, "--out", out}), 5, "out");
   expect_error(dew({"import", (kFixtures / "mixtral").string(), "--out", out}), 5, "mixtures");
-  expect_error(dew({"import", qwen, "--out", full}), 2, "is no empty directory");
-  expect_error(dew({"import", qwen, "--out", file}), 2, "is no empty directory");
+  expect_error(dew({"import", qwen, "--out", full}), 2, "full' exists and is not empty");
+  expect_error(dew({"import", qwen, "--out", file}), 2, "file' exists and is not a directory");
   expect_error(dew({"import", qwen, "--out", file + "/x"}), 2, "file");
   expect_error(dew({"export"}), 2, "required");
   expect_error(dew({"export", qwen}), 2, "--out is required");
   expect_error(dew({"export", empty, "--out", out}), 5, "empty");
-  expect_error(dew({"export", qwen, "--out", full}), 2, "is no empty directory");
+  expect_error(dew({"export", qwen, "--out", full}), 2, "full' exists and is not empty");
   expect_error(dew({"export", qwen, "--out", out, "--dtype", "f16"}), 2, "--dtype = 'f16'");
   expect_error(dew({"export", qwen, "--out", file + "/x"}), 2, "file");
   EXPECT_EQ(snapshot(directory.path()), before);
@@ -333,6 +333,21 @@ TEST(HuggingFaceModels, FailedImportsLeaveNothing) {
   EXPECT_EQ(list_directory(directory.path(), ErrorCode::internal), before);
   std::filesystem::remove(directory / "qwen/tokenizer.json");
   expect_done(dew(import, {.directory = directory.path()}));
+}
+
+// Nor are killed imports and exports, whose leavings are removed.
+TEST(HuggingFaceModels, KilledOnesLeaveNothingForLong) {
+  const TemporaryDirectory directory;
+  const std::string qwen = std::filesystem::absolute(kFixtures / "qwen3").string();
+  for (const char* command : {"import", "export"}) {
+    write_file(directory / "out.partial-4711/checkpoints/step_00000000.partial/x", "half");
+    write_file(directory / "out.partial/x", "of somebody else");
+    expect_done(dew({command, qwen, "--out", "out"}, {.directory = directory.path()}));
+    EXPECT_EQ(list_directory(directory.path(), ErrorCode::internal),
+              (std::vector<std::string>{"out", "out.partial"}))
+        << command;
+    remove_quietly(directory / "out");
+  }
 }
 
 TEST(HuggingFaceModels, MixturesAreRefusedByName) {
@@ -403,11 +418,59 @@ TEST_P(HuggingFace, RunsBeginFromIt) {
     EXPECT_EQ(after.at(name), digest) << name;
     EXPECT_EQ(after.at("ema/" + name.substr(7)), digest) << name;
   }
+  // What it was published with is kept, whatever the run makes of the weights.
+  const Path out = directory_ / "out";
+  const Words to_out = {"export",  run.string(),
+                        "--out",   out.string(),
+                        "--dtype", GetParam() == "qwen3" ? "bf16" : "f32"};  // as its weights are
+  expect_done(dew(to_out));
+  EXPECT_EQ(config_of(out), config_of(model()));
   words.push_back("run.steps=2");  // where the run has a checkpoint, the model is not looked at
   std::erase(words, "run.steps=1");
   std::erase(words, "run.init_from=" + model().string());
   words.push_back("run.init_from=none");
   expect_done(dew(words));
+  remove_quietly(out);
+  expect_done(dew(to_out));
+  EXPECT_EQ(config_of(out), config_of(model()));
+}
+
+Json generated(const Path& model, const Words& more) {
+  Words words = {"generate", model.string(), "--json",   "--quiet",
+                 "--ids",    "1,2,3",        "--tokens", "40"};
+  words.insert(words.end(), more.begin(), more.end());
+  const Outcome outcome = dew(words);
+  expect_done(outcome);
+  return parse_json(outcome.out, "stdout", ErrorCode::internal);
+}
+
+// As instruct models list them.
+TEST(HuggingFaceModels, AnyOfSeveralEndTokensEndsAText) {
+  const TemporaryDirectory directory;
+  const Path model = directory / "hf", imported = directory / "imported";
+  std::filesystem::copy(kFixtures / "qwen3", model);
+  const auto drawn = generated(model, {"--ignore-eos"})["ids"].get<std::vector<std::int64_t>>();
+  const std::size_t at = 20;  // the draw that is to be the end
+  std::size_t first = 0;
+  while (drawn[first] != drawn[at]) ++first;
+  Json config = config_of(model);
+  std::int64_t never = 0;
+  while (std::ranges::find(drawn, never) != drawn.end()) ++never;
+  config["eos_token_id"] = {never, drawn[at]};
+  write_text(model / "config.json", config.dump());
+  expect_done(dew({"import", model.string(), "--out", imported.string(), "--quiet"}));
+  for (const Path& path : {model, imported}) {
+    const Json json = generated(path, {});
+    EXPECT_EQ(json["finish"], "end");
+    EXPECT_EQ(json["ids"].size(), first + 1);
+    EXPECT_EQ(generated(path, {"--ignore-eos"})["ids"].size(), 40u);
+  }
+  write_text(model / "generation_config.json",
+             R"({"eos_token_id": [)" + std::to_string(never) + "]}");
+  EXPECT_EQ(generated(model, {})["finish"], "tokens");
+  write_text(model / "generation_config.json", R"({"eos_token_id": -7})");
+  expect_error(dew({"generate", model.string(), "--ids", "1"}), 5,
+               "generation_config.json: eos_token_id = -7, but it must be an id");
 }
 
 }  // namespace

@@ -45,7 +45,7 @@ const std::vector<ErrorCase> kRows = {
     {"Missing", {"none.txt", "--out", "tokens"}, 4, {"there is no 'none.txt'"}},
     {"MissingAfterAGoodOne", {"a.txt", "none.txt", "--out", "tokens"}, 4, {"'none.txt'"}},
     {"BelowAFile", {"a.txt/b", "--out", "tokens"}, 4, {"'a.txt/b'"}},
-    {"Empty", {"empty.txt", "--out", "tokens"}, 4, {"there is no text: 1 files"}},
+    {"Empty", {"empty.txt", "--out", "tokens"}, 4, {"there is no text: the one file is empty"}},
     {"EmptyName", {"", "--out", "tokens"}, 4, {"''"}},
     {"EmptyDirectory", {"nothing", "--out", "tokens"}, 4, {"there is no text: 0 files"}},
     {"TooShort",

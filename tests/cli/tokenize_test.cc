@@ -92,6 +92,25 @@ TEST_F(Tokenize, InterruptedLeavesNothing) {
   EXPECT_EQ(list_directory(directory_.path(), ErrorCode::internal).size(), 1u);
 }
 
+// Killed, it cannot clean up; the next one to the same place does.
+TEST_F(Tokenize, KilledIsCleanedUpBehind) {
+  const Path pipe = directory_ / "pipe";
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  std::signal(SIGPIPE, SIG_IGN);
+  {
+    Running running({"tokenize", pipe.string(), "--out", (directory_ / "tokens").string()});
+    std::ofstream writer(pipe, std::ios::binary);
+    writer << std::string(std::size_t{3} << 20, 'x') << std::flush;
+    running.signal(SIGKILL);
+    EXPECT_EQ(running.finish().status, 128 + SIGKILL);
+  }
+  EXPECT_EQ(list_directory(directory_.path(), ErrorCode::internal).size(), 2u);
+  file("a.txt");
+  expect_done(tokenize({"a.txt", "--out", "tokens"}));
+  EXPECT_EQ(list_directory(directory_.path(), ErrorCode::internal),
+            (std::vector<std::string>{"a.txt", "pipe", "tokens"}));
+}
+
 // More than `ulimit -f` allows is an error like a full disk, not a death.
 TEST_F(Tokenize, FileSizeLimit) {
   write_text(directory_ / "text", std::string(1 << 20, 'x'));

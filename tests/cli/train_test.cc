@@ -191,6 +191,8 @@ TEST_F(Train, KilledRunLeavesNoLock) {
   Running running(train_notebook(run(), {"run.steps=1000000", "run.checkpoint_every=10"}));
   ASSERT_TRUE(running.wait_for("step 10:"));
   expect_error(dew(train_notebook(run())), 2, "another process is training in");
+  std::filesystem::rename(run() / "log.txt", run() / "log.old");  // as those who rotate logs do
+  expect_error(dew(train_notebook(run())), 2, "another process is training in");
   ASSERT_TRUE(running.wait_for("step 30:"));
   running.signal(SIGKILL);
   EXPECT_EQ(running.finish().status, 128 + SIGKILL);

@@ -57,6 +57,19 @@ TEST(Disk, FullAndThenReadOnly) {
   EXPECT_EQ(snapshot(run), before);
 }
 
+// What is dumped are files of the run, wherever they lie.
+TEST(Disk, FullWhileProgramsAreDumped) {
+  const TemporaryDirectory directory;
+  Disk disk(directory / "disk");
+  if (!disk.mounted()) GTEST_SKIP() << "this user may not mount a file system";
+  write_text(directory / "disk/ballast", std::string(std::size_t{5} << 20, 'x'));
+  Words words = disturbed_run(directory / "run", 2);
+  words.insert(words.end(), {"--dump", (directory / "disk/dump").string()});
+  const Outcome outcome = dew(words);
+  EXPECT_EQ(outcome.status, 5) << outcome.err;
+  EXPECT_NE(outcome.err.find("No space left on device"), std::string::npos) << outcome.err;
+}
+
 // Whoever looks after a machine takes the right to write away in the middle of a run.
 TEST(Disk, ADirectoryThatMayNotBeWrittenAnyMore) {
   using std::filesystem::perms;

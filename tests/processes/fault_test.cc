@@ -149,6 +149,39 @@ TEST_F(Fault, EveryCallOfARunThatGoesOn) {
   std::printf("%d calls failed in turn, in two ways each\n", calls);
 }
 
+// ---- a loss of power: what a checkpoint has seen lasts before it does
+
+// The last step of a line that is sure to be there, and at each checkpoint's renaming the two.
+struct Lasting {
+  std::int64_t line = 0;
+  std::vector<std::pair<std::int64_t, std::int64_t>> checkpoints;  // step, line
+} lasting;
+
+int note_what_lasts(FileCall kind, const Path& path) {
+  if (kind == FileCall::sync && path.filename() == "metrics.jsonl") {
+    for (const Json& line : metrics_of(path.parent_path())) lasting.line = line["step"];
+  }
+  const std::string name = path.filename().string();
+  if (kind == FileCall::rename && name.starts_with("step_") && !name.ends_with(".partial"))
+    lasting.checkpoints.emplace_back(std::stoll(name.substr(5)), lasting.line);
+  return 0;
+}
+
+TEST_F(Fault, LinesLastBeforeTheirCheckpoint) {
+  for (const char* snapshots : {"run.snapshots=true", "run.snapshots=false"}) {
+    lasting = {};
+    remove_quietly(run());
+    Words arguments = words(7);
+    arguments.insert(arguments.end(), {"run.log_every=1", snapshots, "--quiet"});
+    std::erase(arguments, "run.log_every=2");
+    set_file_fault(note_what_lasts);
+    EXPECT_EQ(cli::run(arguments), 0);
+    set_file_fault(nullptr);
+    EXPECT_EQ(lasting.checkpoints.size(), 4u);  // 2, 4, 6 and the last
+    for (const auto& [step, line] : lasting.checkpoints) EXPECT_GE(line, step);
+  }
+}
+
 // ---- signals while a checkpoint is written
 
 int signal_in_snapshot(FileCall kind, const Path& path) {

@@ -6,6 +6,8 @@
 
 #include "dew/base/error.h"
 #include "dew/base/format.h"
+#include "dew/base/machine.h"
+#include "dew/base/text.h"
 #include "dew/ir/tensor.h"
 #include "dew/plan/cost.h"
 
@@ -68,7 +70,9 @@ CpuExecutable::CpuExecutable(Module module, Placed placed, std::shared_ptr<Pool>
   for (std::size_t r = 0; r < module_.registers.size(); ++r)
     placed_.registers[r].dims.resize(module_.registers[r].type.shape.size());
   for (const MeshAtom& a : placed_.mesh.atoms) part_.atom_sizes.push_back(a.size);
-  compile_programs();
+  make_plans();
+  expect_room();
+  make_kernels();
   lay_out_memory();
   for (Compiled& c : compiled_) make_constants(c);
   for (const CallList& list : module_.lists) {
@@ -81,18 +85,39 @@ CpuExecutable::CpuExecutable(Module module, Placed placed, std::shared_ptr<Pool>
                         std::vector<std::byte*>(max_operands_));
 }
 
-void CpuExecutable::compile_programs() {
+void CpuExecutable::make_plans() {
   for (std::size_t p = 0; p < module_.programs.size(); ++p) {
-    Compiled c;
-    c.plan = make_plan(module_.programs[p], replaced_inputs(module_, static_cast<int>(p)), part_,
-                       placed_.check_replicas ? Replicas::checked : Replicas::once);
+    compiled_.emplace_back();
+    compiled_.back().plan =
+        make_plan(module_.programs[p], replaced_inputs(module_, static_cast<int>(p)), part_,
+                  placed_.check_replicas ? Replicas::checked : Replicas::once);
+  }
+}
+
+// In floating point: sizes may be as absurd as a config allows.
+void CpuExecutable::expect_room() const {
+  double registers = 0, arena = 0;
+  for (std::size_t r = 0; r < module_.registers.size(); ++r)
+    registers += static_cast<double>(memory_type(register_info(r), part_.atom_sizes).bytes());
+  for (const Compiled& c : compiled_)
+    arena = std::max(arena, static_cast<double>(c.plan.arena_bytes));
+  const double there = memory_bytes();
+  if (registers + arena <= there) return;
+  fail(ErrorCode::usage,
+       format("{}B for what outlives a call (state, batch) and {}B for values are needed, this "
+              "machine has {}B",
+              short_number(registers), short_number(arena), short_number(there)),
+       "a smaller batch, more accumulation or remat = \"full\" needs less");
+}
+
+void CpuExecutable::make_kernels() {
+  for (Compiled& c : compiled_) {
     for (const Step& step : c.plan.steps) {
       const bool exchange = step.exchange >= 0;
       c.kernels.push_back(exchange ? nullptr : make_kernel(step));
       c.exchanges.push_back(exchange ? exchanges_->add(step, c.plan.name) : -1);
       max_operands_ = std::max(max_operands_, step.inputs.size() + step.outputs.size());
     }
-    compiled_.push_back(std::move(c));
   }
 }
 

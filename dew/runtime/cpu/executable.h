@@ -41,7 +41,8 @@ struct BoundCall {
 
 class CpuExecutable : public Executable {
  public:
-  // Throws if a program cannot be planned or a step has no kernel. `job` outlives this; null: one
+  // Throws if a program cannot be planned, if plans need more memory than there is (ErrorCode::
+  // usage, before anything else is made) or a step has no kernel. `job` outlives this; null: one
   // process.
   CpuExecutable(Module module, Placed placed, std::shared_ptr<Pool> pool, comm::Job* job = nullptr);
 
@@ -62,7 +63,9 @@ class CpuExecutable : public Executable {
   struct Worker;
   class Span;
 
-  void compile_programs();
+  void make_plans();
+  void expect_room() const;
+  void make_kernels();
   void lay_out_memory();
   void make_constants(Compiled& compiled);
   void expect_equal_replicas() const;
