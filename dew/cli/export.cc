@@ -53,7 +53,7 @@ hf::ExportOptions options_of(const ExportArguments& a, const Model& model) {
 }
 
 // Generating follows generation_config.json where that says what ends a text.
-std::string exported_file(const std::string& name, std::string text,
+std::string exported_file(const std::string& name, const std::string& text,
                           const hf::ExportOptions& options) {
   const hf::ConfigText file = {text, name};
   const bool speaks = name == kGenerationFile && !hf::end_ids(file, std::nullopt).empty();
