@@ -144,6 +144,9 @@ TEST(TokenizerRefusals, PreTokenizers) {
        R"({"type": "Metaspace", "replacement": "_", "add_prefix_space": false,
            "prepend_scheme": "always"})",
        "'add_prefix_space' is false, but 'prepend_scheme' is 'always'"},
+      {"/pre_tokenizer", R"({"type": "Sequence", "pretokenizers": [{"type": "ByteLevel"},
+          {"type": "Metaspace", "replacement": "_", "prepend_scheme": "first"}]})",
+       "pretokenizers[1]: 'prepend_scheme' is 'first' behind a step that changes text"},
       {"/pre_tokenizer", R"({"type": "Sequence", "pretokenizers": [null]})", "pretokenizers[0]"},
   });
 }
