@@ -97,6 +97,13 @@ TEST(TokenizerRefusals, AddedTokensThatNormalizingChanges) {
   json["added_tokens"] = Json::parse(R"([{"id": 4, "content": "AB", "normalized": true},
                                          {"id": 5, "content": "Ab", "normalized": true}])");
   EXPECT_THAT(message(), HasSubstr("'AB' and 'Ab' are the same when they are normalized"));
+  json["normalizer"] = {{"type", "Prepend"}, {"prepend", "_"}};
+  json["added_tokens"] = Json::array();
+  json["pre_tokenizer"] = Json::parse(R"({"type": "Sequence", "pretokenizers": [
+      {"type": "Whitespace"}, {"type": "Metaspace", "replacement": "_",
+                               "prepend_scheme": "first"}]})");
+  EXPECT_THAT(message(), HasSubstr("'first' behind a split, and the normalizer prepends"));
+  json["pre_tokenizer"] = nullptr;
   json["normalizer"] = {{"type", "Strip"}, {"strip_left", true}, {"strip_right", true}};
   json["added_tokens"] = Json::parse(R"([{"id": 4, "content": "  ", "normalized": true}])");
   EXPECT_THAT(message(), HasSubstr("nothing is left of the token '  '"));
