@@ -82,7 +82,15 @@ PrefixWhen read_prefix(const Part& part) {
 void add_metaspace(const Part& part, PreTokenizer& steps) {
   part.only({"replacement", "add_prefix_space", "prepend_scheme", "split", "str_rep"});
   const std::string mark = read_character(part, "replacement");
-  steps.emplace_back(MarkStep{.mark = mark, .prefix = read_prefix(part)});
+  const PrefixWhen prefix = read_prefix(part);
+  // For the reference a piece is the first one if it comes from the text's first character, which
+  // then may be several pieces.
+  const auto splits = [](const PreTokenizeStep& step) {
+    return std::holds_alternative<SplitStep>(step);
+  };
+  if (prefix == PrefixWhen::first && !std::ranges::all_of(steps, splits))
+    part.refuse("'prepend_scheme' is 'first' behind a step that changes text");
+  steps.emplace_back(MarkStep{.mark = mark, .prefix = prefix});
   if (part.flag("split", true)) {
     steps.emplace_back(SplitStep{std::make_shared<Pattern>(Pattern::literal(mark)),
                                  SplitBehavior::merged_with_next});

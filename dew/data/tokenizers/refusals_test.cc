@@ -97,6 +97,13 @@ TEST(TokenizerRefusals, AddedTokensThatNormalizingChanges) {
   json["added_tokens"] = Json::parse(R"([{"id": 4, "content": "AB", "normalized": true},
                                          {"id": 5, "content": "Ab", "normalized": true}])");
   EXPECT_THAT(message(), HasSubstr("'AB' and 'Ab' are the same when they are normalized"));
+  json["normalizer"] = {{"type", "Prepend"}, {"prepend", "_"}};
+  json["added_tokens"] = Json::array();
+  json["pre_tokenizer"] = Json::parse(R"({"type": "Sequence", "pretokenizers": [
+      {"type": "Whitespace"}, {"type": "Metaspace", "replacement": "_",
+                               "prepend_scheme": "first"}]})");
+  EXPECT_THAT(message(), HasSubstr("'first' behind a split, and the normalizer prepends"));
+  json["pre_tokenizer"] = nullptr;
   json["normalizer"] = {{"type", "Strip"}, {"strip_left", true}, {"strip_right", true}};
   json["added_tokens"] = Json::parse(R"([{"id": 4, "content": "  ", "normalized": true}])");
   EXPECT_THAT(message(), HasSubstr("nothing is left of the token '  '"));
@@ -144,6 +151,9 @@ TEST(TokenizerRefusals, PreTokenizers) {
        R"({"type": "Metaspace", "replacement": "_", "add_prefix_space": false,
            "prepend_scheme": "always"})",
        "'add_prefix_space' is false, but 'prepend_scheme' is 'always'"},
+      {"/pre_tokenizer", R"({"type": "Sequence", "pretokenizers": [{"type": "ByteLevel"},
+          {"type": "Metaspace", "replacement": "_", "prepend_scheme": "first"}]})",
+       "pretokenizers[1]: 'prepend_scheme' is 'first' behind a step that changes text"},
       {"/pre_tokenizer", R"({"type": "Sequence", "pretokenizers": [null]})", "pretokenizers[0]"},
   });
 }

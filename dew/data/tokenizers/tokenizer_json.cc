@@ -106,6 +106,21 @@ void refuse_two_of_one_text(const Part& part, const std::vector<AddedToken>& add
   }
 }
 
+// What is prepended counts as the first character, too; split off, there would be two first pieces.
+void refuse_two_first_pieces(const Part& file, const TokenizerParts& parts) {
+  bool split = false;
+  for (const PreTokenizeStep& step : parts.pre_tokenizer) {
+    split = split || std::holds_alternative<SplitStep>(step);
+    const auto* mark = std::get_if<MarkStep>(&step);
+    if (!split || mark == nullptr || mark->prefix != PrefixWhen::first) continue;
+    if (std::ranges::any_of(parts.normalizer, [](const NormalizeStep& s) {
+          return std::holds_alternative<PrependStep>(s);
+        }))
+      file.at("pre_tokenizer")
+          .refuse("'prepend_scheme' is 'first' behind a split, and the normalizer prepends");
+  }
+}
+
 void check_version(const Part& file) {
   if (file.object().has("version") && file.json.at("version") != "1.0")
     file.object().refuse("version", R"("1.0")");
@@ -150,6 +165,7 @@ std::unique_ptr<Tokenizer> tokenizer_json::read_tokenizer(const Json& json,
   TokenizerParts parts;
   parts.normalizer = read_normalizer(part("normalizer"));
   parts.pre_tokenizer = read_pre_tokenizer(part("pre_tokenizer"));
+  refuse_two_first_pieces(file, parts);
   const Part model = file.at("model");
   auto read = read_model(model, take_byte_step(parts.pre_tokenizer, model));
   parts.model = std::move(read.model);
