@@ -97,6 +97,8 @@ int pid_of_rank(int mpirun, int rank) {
   }
   if (start.close_stdout) ::close(STDOUT_FILENO);
   if (start.full_stdout) redirect(STDOUT_FILENO, "/dev/full");
+  // Whoever started the tests in the background has it ignored, and that is inherited.
+  ::signal(SIGINT, SIG_DFL);
   if (start.broken_stdout) break_stdout();
   if (start.one_core) keep_one_core();
   if (start.as_nobody && ::getuid() == 0 && ::setuid(kNobody) != 0) ::_exit(127);
