@@ -110,8 +110,9 @@ std::string to_user_string(const Mesh& mesh, const Spec& spec) {
     for (const std::string& name : names)
       entry += format("{}'{}'", entry.empty() ? "" : ", ", name);
     if (names.empty()) entry = "None";
-    if (names.size() > 1) entry = "(" + entry + ")";
-    text += (d == 0 ? "" : ", ") + entry;
+    if (names.size() > 1) entry = format("({})", entry);
+    if (d > 0) text += ", ";
+    text += entry;
   }
   return "P(" + text + (rank == 1 ? ",)" : ")");
 }

@@ -13,17 +13,17 @@ namespace {
 
 constexpr std::size_t kClusterBytes = 6;  // clusters of so many are looked up by character
 
-constexpr std::array<std::int8_t, 256> base64_values() {
-  std::array<std::int8_t, 256> values{};
+constexpr std::array<std::int16_t, 256> base64_values() {
+  std::array<std::int16_t, 256> values{};
   for (auto& value : values) value = -1;
-  std::int8_t next = 0;
+  std::int16_t next = 0;
   for (const char c :
        std::string_view("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"))
     values[static_cast<unsigned char>(c)] = next++;
   return values;
 }
 
-constexpr std::array<std::int8_t, 256> kBase64 = base64_values();
+constexpr std::array<std::int16_t, 256> kBase64 = base64_values();
 
 // A unit of the trie.
 bool has_value(std::uint32_t unit) { return (unit >> 8 & 1) != 0; }
