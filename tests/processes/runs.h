@@ -2,6 +2,8 @@
 #pragma once
 
 #include <algorithm>
+#include <cstdint>
+#include <cstdlib>
 #include <set>
 #include <string>
 #include <vector>
@@ -10,6 +12,12 @@
 #include "tests/cli/program.h"
 
 namespace dew {
+
+// A number of DEW_KILLS and the like.
+inline std::uint64_t from_environment(const char* name, std::uint64_t otherwise) {
+  const char* text = std::getenv(name);
+  return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
+}
 
 // Every kind of state that a resume has to bring back: accumulation, an average, dropout, a
 // schedule, clipping. Lines, evaluations and checkpoints are due at different steps.
