@@ -73,9 +73,13 @@ function(dew_test name)
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR})
   target_link_libraries(${name} PRIVATE ${ARG_LIBS} rapidcheck GTest::gmock GTest::gtest_main)
   dew_compile_test_fast(${name})
+  set(timeout 600)
+  if(DEW_SANITIZE)
+    set(timeout 2400)
+  endif()
   add_test(NAME ${name} COMMAND ${name} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
   set_tests_properties(${name} PROPERTIES
-    TIMEOUT 600
+    TIMEOUT ${timeout}
     ENVIRONMENT "DEW_PROGRAM=${PROJECT_BINARY_DIR}/dew;DEW_EXAMPLES=${PROJECT_BINARY_DIR}/examples;GTEST_OUTPUT=xml:${PROJECT_BINARY_DIR}/test-results/;TSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/tools/tsan.supp")
 endfunction()
 

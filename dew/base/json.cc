@@ -10,7 +10,6 @@ namespace dew {
 namespace {
 
 constexpr std::size_t kMaxDepth = 64;
-constexpr std::size_t kMaxQuote = 160;
 
 // The library's message without its tag, on one line, in plain ASCII and of bearable length: it
 // quotes the input.
@@ -18,18 +17,15 @@ std::string plain_reason(std::string_view message) {
   if (const auto end = message.find("] "); message.starts_with("[json.") && end != message.npos) {
     message.remove_prefix(end + 2);
   }
-  std::string plain(message.substr(0, kMaxQuote));
+  std::string plain(message.substr(0, kMostShown + 1));
   for (char& c : plain) {
     if (c < ' ' || c > '~') c = '?';
   }
-  return message.size() > kMaxQuote ? plain + "..." : plain;
+  return shortened(std::move(plain));
 }
 
 std::string shorten(const Json& json) {
-  std::string text = json.dump(-1, ' ', true, Json::error_handler_t::replace);
-  if (text.size() <= kMaxQuote) return text;
-  text.resize(kMaxQuote);
-  return text.append("...");
+  return shortened(json.dump(-1, ' ', true, Json::error_handler_t::replace));
 }
 
 // Builds the document and refuses what the library would take: repeated keys (it keeps the last)

@@ -2,16 +2,24 @@
 
 #include <cmath>
 #include <iterator>
+#include <utility>
 
 #include "dew/base/format.h"
 
 namespace dew {
 
 std::string in_quotes(std::string_view name) {
-  constexpr std::size_t kMost = 160;
-  std::string text = "'";
-  for (const char c : name.substr(0, kMost)) text += c < ' ' || c > '~' ? '?' : c;
-  return text + (name.size() > kMost ? "...'" : "'");
+  std::string text(name.substr(0, kMostShown + 1));
+  for (char& c : text) {
+    if (c < ' ' || c > '~') c = '?';
+  }
+  return format("'{}'", shortened(std::move(text)));
+}
+
+std::string shortened(std::string text, std::size_t most) {
+  if (text.size() <= most) return text;
+  text.resize(most);
+  return text.append("...");
 }
 
 std::string short_number(double value) {

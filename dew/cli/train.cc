@@ -1,6 +1,8 @@
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <csignal>
 #include <cstdio>
+#include <iterator>
 #include <optional>
 #include <sstream>
 
@@ -220,10 +222,9 @@ void check_arguments(const TrainConfig& config, const LMObjective& objective,
 }
 
 // The model that a run begins from, if it begins and is told to.
-std::optional<Model> starting_model(const TrainConfig& config) {
+std::optional<Model> starting_model(const TrainConfig& config, const NewestCheckpoint& newest) {
   const std::string& path = config.run.init_from;
-  if (path.empty() || newest_checkpoint(checkpoints_of_run(config.run.dir)).found)
-    return std::nullopt;
+  if (path.empty() || newest.found) return std::nullopt;
   std::optional<Model> model(path);
   model->require_model_of(config, path);
   return model;
@@ -245,10 +246,8 @@ void report_profile(const Trace& trace, const TrainConfig& config, Processes& pr
 
 // Files of the published model that the run began from, now or before, if it began from one: what
 // is exported from the run keeps what they say.
-std::vector<CarriedFile> origin_files(const TrainConfig& config,
-                                      const std::optional<Model>& start) {
-  NewestCheckpoint newest;
-  if (!start) newest = newest_checkpoint(checkpoints_of_run(config.run.dir));
+std::vector<CarriedFile> origin_files(const std::optional<Model>& start,
+                                      const NewestCheckpoint& newest) {
   std::vector<CarriedFile> files;
   for (const std::string name : {kOriginFile, kGenerationFile}) {
     std::optional<std::string> text;
@@ -259,18 +258,22 @@ std::vector<CarriedFile> origin_files(const TrainConfig& config,
   return files;
 }
 
-std::vector<CarriedFile> carried_files(const TrainConfig& config,
-                                       const std::optional<Model>& start) {
-  std::vector<CarriedFile> files = tokenizer_files(config);
-  for (CarriedFile& file : origin_files(config, start)) files.push_back(std::move(file));
-  return files;
+struct Beginning {
+  std::optional<Model> start;      // run.init_from, where that counts
+  std::vector<CarriedFile> files;  // that the run's checkpoints carry
+};
+Beginning beginning_of(const TrainConfig& config) {
+  const NewestCheckpoint newest = newest_checkpoint(checkpoints_of_run(config.run.dir));
+  Beginning b{.start = starting_model(config, newest), .files = tokenizer_files(config)};
+  std::ranges::move(origin_files(b.start, newest), std::back_inserter(b.files));
+  return b;
 }
 
 struct RunInputs {
   Processes& processes;
   const WindowData& data;
   const LMObjective& objective;
-  const std::optional<Model>& start;
+  const Beginning& beginning;
 };
 
 // `directory` is null where another process works in it for all.
@@ -282,12 +285,13 @@ int train(const TrainConfig& config, const TrainArguments& a, const RunInputs& i
   console.detail(format("Model: {} parameters", parameter_count(in.objective.params())));
   if (in.processes.count() > 1) console.detail(in.processes.name(in.processes.rank()));
 
+  const std::optional<Model>& start = in.beginning.start;
   const Path checkpoints = checkpoints_of_run(config.run.dir);
   refuse_earlier(config, checkpoints);
   std::vector<std::string> changes;
   const auto resume = [&](const CheckpointInfo& from) { changes = differences(from, config); };
   const auto begin = [&](std::int64_t step, std::optional<MetricsWriter>& metrics) {
-    if (step == 0 && in.start) changes.push_back("Weights of " + config.run.init_from);
+    if (step == 0 && start) changes.push_back("Weights of " + config.run.init_from);
     write_file_atomic(directory->path() / "config.toml", to_toml(config), ErrorCode::checkpoint);
     metrics.emplace(directory->path() / "metrics.jsonl", step);
     for (const std::string& line : changes) console.line(line);
@@ -296,7 +300,7 @@ int train(const TrainConfig& config, const TrainArguments& a, const RunInputs& i
   const std::unique_ptr<Backend> backend =
       cpu_devices(device_count(config.devices, in.processes.count()));
   std::function<void(Stepper&)> first_parameters;
-  if (in.start) first_parameters = [&](Stepper& stepper) { in.start->load(stepper); };
+  if (start) first_parameters = [&](Stepper& stepper) { start->load(stepper); };
   std::function<void(const Trace&)> profile;
   if (a.profile)
     profile = [&](const Trace& t) { report_profile(t, config, in.processes, console); };
@@ -317,7 +321,7 @@ int train(const TrainConfig& config, const TrainArguments& a, const RunInputs& i
                    .snapshots = config.run.snapshots,
                    .resume = parse_resume(config.run.resume),
                    .about = about(config, in.data.meta),
-                   .files = carried_files(config, in.start),
+                   .files = in.beginning.files,
                    .dump = a.dump,
                    .profile = profile,
                    .first_parameters = first_parameters,
@@ -360,12 +364,13 @@ int train_command(const Arguments& arguments) {
   expect_same_start(processes, config, data.identity().corpus);
   const LMObjective objective = make_objective(config, processes.count());
   check_arguments(config, objective, a, data, processes);
-  const std::optional<Model> start = starting_model(config);
+  const Beginning beginning = beginning_of(config);
   watch_stop_signals();
   std::optional<RunDirectory> directory;
   first_does(processes, "the run's directory", [&] { directory.emplace(config.run.dir); });
   try {
-    return train(config, a, {processes, data, objective, start}, directory ? &*directory : nullptr);
+    return train(config, a, {processes, data, objective, beginning},
+                 directory ? &*directory : nullptr);
   } catch (const Error& error) {
     if (directory) log_if_possible(directory->log(), error);
     throw;

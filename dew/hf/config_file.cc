@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <cmath>
 #include <set>
+#include <utility>
 
 #include "dew/base/format.h"
 #include "dew/base/json.h"
+#include "dew/base/text.h"
 #include "dew/checkpoint/box.h"
 
 namespace dew::hf {
@@ -17,10 +19,7 @@ constexpr std::int64_t kMost = std::numeric_limits<std::int32_t>::max();
 // A value as a message may show it.
 std::string shown(const Json& value) {
   constexpr std::size_t kLongest = 60;
-  std::string text = value.dump(-1, ' ', true);
-  if (text.size() <= kLongest) return text;
-  text.resize(kLongest);
-  return text.append("...");
+  return shortened(value.dump(-1, ' ', true), kLongest);
 }
 
 }  // namespace

@@ -40,6 +40,12 @@ void check_f32(const std::string& key, double value) {
   refuse(format("{} = {}, but it must be within the range of f32", key, value));
 }
 
+// Below it angles grow without bound, until f32 has no sine of them.
+void check_at_least_1(const std::string& key, double value) {
+  if (value >= 1) return;
+  refuse(format("{} = {}, but it must be at least 1", key, value));
+}
+
 std::string divisors(std::int64_t n) {
   std::vector<std::int64_t> found;
   for (std::int64_t d = 1; d <= std::min<std::int64_t>(n, 4096); ++d) {
@@ -60,7 +66,7 @@ void check_choices(const TransformerConfig& c) {
 
 void check_numbers(const TransformerConfig& c) {
   check_number("norm_eps", c.norm_eps, false);
-  check_number("rope_theta", c.rope_theta, false);
+  check_at_least_1("rope_theta", c.rope_theta);
   check_number("dropout", c.dropout, true, 1);
   check_number("logit_softcap", c.logit_softcap, true);
   check_number("attention_softcap", c.attention_softcap, true);
@@ -123,7 +129,7 @@ void check_positions(const TransformerConfig& c) {
     refuse(format("rope_scaling.type = \"{}\" with positions = \"{}\": there is no rope to scale",
                   s.type, c.positions));
   }
-  check_number("rope_scaling.factor", s.factor, false);
+  check_at_least_1("rope_scaling.factor", s.factor);
   check_f32("rope_scaling.factor", s.factor);
   if (s.type != "llama3") return;
   check_number("rope_scaling.low_freq_factor", s.low_freq_factor, false);

@@ -75,6 +75,10 @@ TEST(TransformerConfig, RefusalsNameValuesAndWhatWouldWork) {
               HasSubstr("one of none, linear, llama3"));
   EXPECT_THAT(refusal([](auto& c) { c.rope_scaling = {.type = "linear", .factor = 0}; }),
               HasSubstr("factor = 0"));
+  EXPECT_THAT(refusal([](auto& c) { c.rope_theta = 1e-30; }),
+              HasSubstr("model.rope_theta = 1e-30, but it must be at least 1"));
+  EXPECT_THAT(refusal([](auto& c) { c.rope_scaling = {.type = "linear", .factor = 0.5}; }),
+              HasSubstr("model.rope_scaling.factor = 0.5, but it must be at least 1"));
   EXPECT_THAT(refusal([](auto& c) { c.rope_scaling = {.type = "llama3", .factor = 8}; }),
               HasSubstr("original_max_seq_len = 0"));
   EXPECT_THAT(refusal([](auto& c) { c.vocab_size = 2000000000, c.emb_features = 2000000000; }),

@@ -13,6 +13,7 @@
 
 #include "dew/base/error.h"
 #include "dew/base/format.h"
+#include "dew/base/text.h"
 #include "dew/checkpoint/box.h"
 #include "dew/train/config_fields.h"
 
@@ -24,10 +25,11 @@ constexpr const char* kCommandLine = "command line";
 
 // One line of plain text, whatever a parser or a value has in it.
 std::string plain(std::string_view text) {
-  constexpr std::size_t kMost = 160;
-  std::string line;
-  for (const char c : text.substr(0, kMost)) line += c < ' ' || c > '~' ? ' ' : c;
-  return text.size() > kMost ? line + "..." : line;
+  std::string line(text.substr(0, kMostShown + 1));
+  for (char& c : line) {
+    if (c < ' ' || c > '~') c = ' ';
+  }
+  return shortened(std::move(line));
 }
 
 // TOML has bytes beyond ASCII in strings and comments alone. Elsewhere the library's behaviour is

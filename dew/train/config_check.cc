@@ -4,6 +4,7 @@
 
 #include "dew/base/error.h"
 #include "dew/base/format.h"
+#include "dew/base/text.h"
 #include "dew/checkpoint/box.h"
 #include "dew/train/config_fields.h"
 
@@ -141,12 +142,6 @@ void check_number(const std::string& key, double value, const std::string& text,
   const std::string must = range_text(range);
   refuse(where, key,
          format("{} = {}, but it must be {}", key, text, must == "any" ? "finite" : must));
-}
-
-// As much of a value as a message can show.
-std::string shortened(const std::string& text) {
-  constexpr std::size_t kMost = 160;
-  return text.size() > kMost ? text.substr(0, kMost) + "..." : text;
 }
 
 }  // namespace

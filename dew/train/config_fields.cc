@@ -9,6 +9,7 @@ constexpr ConfigRange kSize = {.least = 1, .most = 2147483647};  // of dimension
 constexpr ConfigRange kSizeOrNone = {.least = 0, .most = 2147483647};
 constexpr ConfigRange kNotNegative = {.least = 0};
 constexpr ConfigRange kAbove0 = {.least = 0, .open_least = true};
+constexpr ConfigRange kAtLeast1 = {.least = 1};
 constexpr ConfigRange kFraction = {.least = 0, .most = 1};
 constexpr ConfigRange kBelow1 = {.least = 0, .most = 1, .open_most = true};
 
@@ -248,7 +249,7 @@ constexpr ConfigField kModel[] = {
      .aliases = "rms_norm_eps layer_norm_eps"},
     {.key = "rope_theta",
      .slot = SLOT(model.rope_theta),
-     .range = kAbove0,
+     .range = kAtLeast1,
      .doc = "base of the rope frequencies",
      .aliases = "rope_base"},
     {.key = "qk_norm", .slot = SLOT(model.qk_norm), .doc = "RMS norm of queries and keys"},
@@ -308,7 +309,10 @@ constexpr ConfigField kRopeScaling[] = {
      .choices = "none linear llama3",
      .doc = "how rope is stretched beyond the length it was trained for",
      .aliases = "rope_type"},
-    {.key = "factor", .slot = SLOT(model.rope_scaling.factor), .range = kAbove0, .doc = "how far"},
+    {.key = "factor",
+     .slot = SLOT(model.rope_scaling.factor),
+     .range = kAtLeast1,
+     .doc = "how far"},
     {.key = "low_freq_factor",
      .slot = SLOT(model.rope_scaling.low_freq_factor),
      .range = kAbove0,

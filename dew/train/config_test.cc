@@ -358,6 +358,7 @@ Overrides changed(const std::string& key, const ConfigField& field) {
       {"model.num_kv_heads", {"model.num_kv_heads=2"}},
       {"model.head_dim", {"model.head_dim=8"}},
       {"model.max_seq_len", {"model.max_seq_len=64"}},
+      {"model.rope_theta", {"model.rope_theta=1234.5678901234567"}},
       {"model.window_pattern", {"model.window_pattern=[4, 0]"}},
       {"model.rope_scaling.factor", {"model.rope_scaling={type='linear', factor=2.5}"}},
       {"model.rope_scaling.type", {"model.rope_scaling={type='linear', factor=2.5}"}},

@@ -5,6 +5,7 @@
 #include "dew/autodiff/grad.h"
 #include "dew/ir/interpret.h"
 #include "tests/conformance/by_op.h"
+#include "tests/effort.h"
 
 namespace dew {
 namespace {
@@ -145,7 +146,7 @@ TEST_P(Gradient, EqualsCentralDifferences) {
   const bool is_scan = &op == &scan_op;
   if (op.vjp == nullptr && !is_scan) GTEST_SKIP() << "not differentiable";
   int round = 0;
-  for_samples(GetParam(), 25, {.rounded = false}, [&](const Sample& sample) {
+  for_samples(GetParam(), effort(25), {.rounded = false}, [&](const Sample& sample) {
     if (sample.graded_outputs.empty() || sample.graded_inputs.empty()) return;
     std::mt19937_64 engine(seed_of(GetParam(), 1000 + round));
     const Remat policies[] = {Remat::none, Remat::save_list, Remat::full};

@@ -9,6 +9,7 @@
 #include "dew/sharding/mesh.h"
 #include "tests/conformance/by_op.h"
 #include "tests/conformance/tolerance.h"
+#include "tests/effort.h"
 #include "tests/sharding/placed_program.h"
 
 namespace dew {
@@ -218,12 +219,6 @@ class Placements {
   int tried_ = 0;
 };
 
-// DEW_TEST_EFFORT: as many times more samples and placements as CI tries.
-int effort() {
-  const char* text = std::getenv("DEW_TEST_EFFORT");
-  return text == nullptr ? 1 : std::max(1, std::atoi(text));
-}
-
 constexpr int kSamples = 3, kPlacements = 8;
 
 class OnMeshes : public ByOp {};
@@ -242,9 +237,9 @@ TEST_P(OnMeshes, PartitionedIsWhole) {
       const std::uint64_t seed = base_seed() + static_cast<std::uint64_t>(tried);
       tried +=
           Placements(row, sample, on.mesh, seed)
-              .check(kPlacements * effort(), floats == DType::bf16 ? floats : DType::f32, *backend);
+              .check(effort(kPlacements), floats == DType::bf16 ? floats : DType::f32, *backend);
     };
-    for_samples(row, kSamples * effort(), {.whole = true, .sizes = on.sizes}, check);
+    for_samples(row, effort(kSamples), {.whole = true, .sizes = on.sizes}, check);
     if (HasFailure()) return;
   }
   EXPECT_GT(tried, 0);

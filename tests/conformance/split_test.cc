@@ -7,6 +7,7 @@
 #include <set>
 
 #include "tests/conformance/by_op.h"
+#include "tests/effort.h"
 
 namespace dew {
 namespace {
@@ -209,7 +210,7 @@ TEST_P(Split, PartsMakeTheWhole) {
   int splits = 0;
   bool splittable = false;
   std::set<char> inner;
-  for_samples(GetParam(), 60, {}, [&](const Sample& sample) {
+  for_samples(GetParam(), effort(60), {}, [&](const Sample& sample) {
     const Call call = call_of(sample);
     const FactorRule rule = op.factors(call.attrs, call.operand_types, call.result_types);
     check_shapes(rule, call);

@@ -3,6 +3,7 @@
 #include <set>
 
 #include "tests/conformance/by_op.h"
+#include "tests/effort.h"
 
 namespace dew {
 namespace {
@@ -26,7 +27,7 @@ DEW_FOR_EVERY_OP(Text, samples_and_template());
 
 TEST_P(Text, PrintedAndParsedIsTheSame) {
   const std::vector<const OpDef*> ops = ops_and_template();
-  for_samples(GetParam(), 20, {}, [&](const Sample& sample) {
+  for_samples(GetParam(), effort(20), {}, [&](const Sample& sample) {
     const std::string text = print(sample.program);
     const Program again = parse(text, ops);
     verify(again);

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "dew/partition/lockstep_test_support.h"
+#include "tests/effort.h"
 #include "tests/sharding/placed_program.h"
 #include "tests/sharding/step_cases.h"
 
@@ -113,7 +114,7 @@ TEST(Partition, RandomLayouts) {
   const unsigned seed = given != nullptr ? static_cast<unsigned>(std::stoul(given)) : 1;
   std::mt19937 random(seed);
   PartitionedStep llama({llama_like()}), gpt({gpt_like(), 12, 2});
-  for (int i = 0; i < 12; ++i) {
+  for (int i = 0; i < effort(12); ++i) {
     SCOPED_TRACE("seed " + std::to_string(seed) + ", layout " + std::to_string(i));
     const std::vector<Mesh> all = meshes();
     PartitionedStep& step = i % 2 == 0 ? llama : gpt;

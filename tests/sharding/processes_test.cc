@@ -7,6 +7,7 @@
 #include "dew/ops/ops.h"
 #include "dew/runtime/comm/threads_test_support.h"
 #include "dew/sharding/process_grid.h"
+#include "tests/effort.h"
 #include "tests/sharding/machines.h"
 #include "tests/sharding/step_cases.h"
 
@@ -107,7 +108,7 @@ std::vector<int> process_counts(const Mesh& mesh) {
   for (int p = 2; p <= mesh.devices(); ++p) {
     if (mesh.devices() % p == 0) counts.push_back(p);
   }
-  return counts;
+  return sampled(counts);
 }
 
 TEST(Processes, LlamaLikeSteps) {
@@ -137,7 +138,7 @@ TEST(Processes, RandomLayouts) {
   std::mt19937 random(5);
   StepOnProcesses step({llama_like(), 12, 2});
   const std::vector<Mesh> all = meshes();
-  for (int i = 0; i < 12; ++i) {
+  for (int i = 0; i < effort(12); ++i) {
     const Mesh& mesh = all[3 + random() % (all.size() - 3)];
     const std::vector<int> counts = process_counts(mesh);
     step.expect_same(mesh, counts[random() % counts.size()], 1e-4, &random);

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "dew/ops/ops.h"
+#include "tests/effort.h"
 #include "tests/sharding/machines.h"
 #include "tests/sharding/step_cases.h"
 
@@ -111,7 +112,7 @@ TEST(Run, Bf16Steps) {
 TEST(Run, RandomLayouts) {
   std::mt19937 random(5);
   ExecutedStep step({llama_like(), 12, 2});
-  for (int i = 0; i < 12; ++i) {
+  for (int i = 0; i < effort(12); ++i) {
     const std::vector<Mesh> all = meshes();
     step.expect_same(all[3 + random() % (all.size() - 3)], 1e-4, &random);
   }
