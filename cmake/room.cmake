@@ -74,13 +74,15 @@ function(dew_test name)
   target_link_libraries(${name} PRIVATE ${ARG_LIBS} rapidcheck GTest::gmock GTest::gtest_main)
   dew_compile_test_fast(${name})
   set(timeout 600)
-  if(DEW_SANITIZE)
+  set(more "")
+  if(DEW_SANITIZE)  # see tests/effort.h
     set(timeout 2400)
+    set(more ";RC_PARAMS=max_success=20")
   endif()
   add_test(NAME ${name} COMMAND ${name} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
   set_tests_properties(${name} PROPERTIES
     TIMEOUT ${timeout}
-    ENVIRONMENT "DEW_PROGRAM=${PROJECT_BINARY_DIR}/dew;DEW_EXAMPLES=${PROJECT_BINARY_DIR}/examples;GTEST_OUTPUT=xml:${PROJECT_BINARY_DIR}/test-results/;TSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/tools/tsan.supp")
+    ENVIRONMENT "DEW_PROGRAM=${PROJECT_BINARY_DIR}/dew;DEW_EXAMPLES=${PROJECT_BINARY_DIR}/examples;GTEST_OUTPUT=xml:${PROJECT_BINARY_DIR}/test-results/;TSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/tools/tsan.supp${more}")
 endfunction()
 
 # Half of compiling a file is reading the standard library, fmt and GoogleTest: one precompiled header
@@ -167,6 +169,7 @@ function(dew_cross_tests)
         list(APPEND sources ${PROJECT_SOURCE_DIR}/tests/cli/program.cc)
       endif()
       dew_test(test_${name} SOURCES ${sources} LIBS $<TARGET_NAME_IF_EXISTS:dew_cli> dew dew_deps::fmt)
+      set_tests_properties(test_${name} PROPERTIES COST 100)  # they take longest: begin with them
       if(TARGET dew_program)
         add_dependencies(test_${name} dew_program)  # some run it
       endif()

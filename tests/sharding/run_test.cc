@@ -95,18 +95,18 @@ TEST(Run, ReplicasThatDifferAreFound) {
 
 TEST(Run, LlamaLikeSteps) {
   ExecutedStep step({llama_like()});
-  for (const Mesh& mesh : meshes()) step.expect_same(mesh, 1e-4);
+  for (const Mesh& mesh : sampled(meshes())) step.expect_same(mesh, 1e-4);
   step.expect_same(split_axis(build_mesh({.fsdp = 2, .tensor = 4}, 8), kTensor, 2), 1e-4);
 }
 
 TEST(Run, GptLikeStepsInMicroSteps) {
   ExecutedStep step({gpt_like(), 12, 3});
-  for (const Mesh& mesh : meshes()) step.expect_same(mesh, 1e-4);
+  for (const Mesh& mesh : sampled(meshes())) step.expect_same(mesh, 1e-4);
 }
 
 TEST(Run, Bf16Steps) {
   ExecutedStep step({llama_like(), 12, 2, DType::bf16});
-  for (const Mesh& mesh : meshes()) step.expect_same(mesh, 0.1);
+  for (const Mesh& mesh : sampled(meshes())) step.expect_same(mesh, 0.1);
 }
 
 TEST(Run, RandomLayouts) {
