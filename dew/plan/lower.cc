@@ -106,13 +106,17 @@ void Lowering::check_replicas(const ValueInfo& info, const Seen& made, const std
   push(std::move(step));
 }
 
-void Lowering::copy(const Seen& from, const Seen& to, std::string name) {
+Step Lowering::copy_step(const Seen& from, const Seen& to, std::string name) const {
   const bool stacked = lies_stacked(to);
   Step step;
   step.inputs = {expanded(from, to.atoms, stacked, atom_sizes_)};
   step.outputs = {expanded(to, to.atoms, stacked, atom_sizes_)};
   step.name = std::move(name);
-  push(std::move(step));
+  return step;
+}
+
+void Lowering::copy(const Seen& from, const Seen& to, std::string name) {
+  push(copy_step(from, to, std::move(name)));
 }
 
 bool Lowering::lies_stacked(const Seen& x) {
@@ -198,7 +202,7 @@ Seen Lowering::dense(Frame& f, const Seen& x, const Dims& atoms) {
     return same;
   }
   Seen made = new_memory(x.view.type, atoms, false, f.loop);
-  copy(x, made, "dense");
+  arrange(f, x, made, "dense");
   return made;
 }
 
@@ -319,7 +323,7 @@ View Lowering::operand_view(Frame& f, const Node& node, const Seen& x, const Ato
 
 Seen Lowering::copied(Frame& f, const Seen& x, const Dims& atoms) {
   Seen made = new_memory(x.view.type, atoms, false, f.loop);
-  copy(x, made, "dense");
+  arrange(f, x, made, "dense");
   return made;
 }
 
@@ -328,7 +332,7 @@ View Lowering::in_order_of(Frame& f, const Seen& x, const Seen& first) {
   View v = expanded(x, first.atoms, stacked, atom_sizes_);
   if (is_dense(v)) return v;
   const Seen made = new_memory(x.view.type, first.atoms, stacked, f.loop);
-  copy(x, made, "dense");
+  arrange(f, x, made, "dense");
   return expanded(made, first.atoms, stacked, atom_sizes_);
 }
 

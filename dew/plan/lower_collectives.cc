@@ -105,7 +105,7 @@ Seen Lowering::in_a_row(Frame& f, const Seen& x, const GroupAttrs& group) {
   GroupAttrs parts = group;
   parts.dims = {group.dims.front()};
   Seen made = own_part_view(new_memory(whole, rest, lies_stacked(x), f.loop), parts, atom_sizes_);
-  copy(x, made, "gather");
+  arrange(f, x, made, "gather");
   return made;
 }
 
@@ -246,16 +246,35 @@ void Lowering::exchange(Frame& f, const OpDef& op, const Dims& across, const Vie
   wait.op = &wait_op;
   wait.name = name + " wait";
   push(std::move(start));
-  pending_.push_back({std::move(wait), f.loop});
+  pending_.push_back({std::move(wait), {}, f.loop});
+}
+
+// A copy of what an exchange brings is made behind its wait, wherever that is.
+void Lowering::arrange(const Frame& f, const Seen& from, const Seen& made, std::string name) {
+  Step step = copy_step(from, made, std::move(name));
+  const int read = step.inputs.front().buffer;
+  const auto pending = std::ranges::find_if(
+      pending_, [&](const Pending& p) { return p.loop == f.loop && p.brings(read); });
+  if (pending == pending_.end()) return push(std::move(step));
+  pending->copies.push_back(std::move(step));
+}
+
+bool Lowering::Pending::brings(int buffer) const {
+  const auto writes = [buffer](const Step& s) { return s.outputs.front().buffer == buffer; };
+  return writes(wait) || std::ranges::any_of(copies, writes);
+}
+
+void Lowering::finish(Pending& pending) {
+  draft_.plan.steps.push_back(std::move(pending.wait));
+  for (Step& copy : pending.copies) draft_.plan.steps.push_back(std::move(copy));
 }
 
 // Nobody may write what is being sent, nor look at what is being received.
 void Lowering::wait_for_buffer(int buffer, bool written) {
   for (std::size_t i = 0; i < pending_.size();) {
-    const Step& wait = pending_[i].wait;
-    const bool sent = written && wait.inputs.front().buffer == buffer;
-    if (sent || wait.outputs.front().buffer == buffer) {
-      draft_.plan.steps.push_back(std::move(pending_[i].wait));
+    const bool sent = written && pending_[i].wait.inputs.front().buffer == buffer;
+    if (sent || pending_[i].brings(buffer)) {
+      finish(pending_[i]);
       pending_.erase(pending_.begin() + static_cast<std::ptrdiff_t>(i));
     } else {
       ++i;
@@ -265,7 +284,7 @@ void Lowering::wait_for_buffer(int buffer, bool written) {
 
 void Lowering::wait_for_loop(int loop) {
   for (Pending& p : pending_) {
-    if (p.loop == loop) draft_.plan.steps.push_back(std::move(p.wait));
+    if (p.loop == loop) finish(p);
   }
   std::erase_if(pending_, [loop](const Pending& p) { return p.loop == loop; });
 }

@@ -32,7 +32,10 @@ class Lowering {
   // An exchange that was started and that nobody has waited for.
   struct Pending {
     Step wait;
+    std::vector<Step> copies;  // of what it brings, in an order that others ask for
     int loop = -1;
+
+    bool brings(int buffer) const;
   };
 
   static const ValueInfo& info_of(const Frame& f, int id) {
@@ -52,6 +55,7 @@ class Lowering {
   Dims result_atoms(const ValueInfo& info) const;
   // Compares what is stored for the devices that should hold the same as the first of them.
   void check_replicas(const ValueInfo& info, const Seen& made, const std::string& name);
+  Step copy_step(const Seen& from, const Seen& to, std::string name) const;
   void copy(const Seen& from, const Seen& to, std::string name);
   // The first local dimension lies outside of the atoms.
   static bool lies_stacked(const Seen& x);
@@ -110,6 +114,8 @@ class Lowering {
   Seen scattered(Frame& f, const Seen& x, const Dims& across, const std::string& name);
   void exchange(Frame& f, const OpDef& op, const Dims& across, const View& from, const View& to,
                 const std::string& name);
+  void arrange(const Frame& f, const Seen& from, const Seen& made, std::string name);
+  void finish(Pending& pending);
   void wait_for_buffer(int buffer, bool written);
   void wait_for_loop(int loop);
 

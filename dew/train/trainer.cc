@@ -208,7 +208,7 @@ class Trainer::Run {
     t_.stepper_ = std::make_unique<Stepper>(
         t_.objective_, t_.optimizer_, t_.shape_, o_.compute, *o_.devices,
         StepperOptions{.arrangement = t_.arrangement_,
-                       .dump = dump_into(o_.dump),
+                       .dump = dump_into(processes_.first() ? o_.dump : std::string()),
                        .check_replicas = o_.check_replicas,
                        .remark = [&](const std::string& line) { warning(line); }});
     t_.stepper_->set_key(key_from_seed(o_.seed));

@@ -65,7 +65,7 @@ struct TrainerOptions {
   // Config, tokenizer and what else checkpoints carry; model and run id are filled in if empty.
   CheckpointInfo about = {};
   std::vector<CarriedFile> files = {};  // of the tokenizer, say: each checkpoint carries them
-  std::string dump = {};                // directory for programs and plans
+  std::string dump = {};                // directory for programs and plans, those of process 0
   // If given, gets the record of some steps of fit(), in every process: the second one and up to
   // nine after it, for the first one touches its memory for the first time.
   std::function<void(const Trace&)> profile = {};

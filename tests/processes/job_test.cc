@@ -121,6 +121,15 @@ TEST_F(Job, EvaluationsToo) {
   EXPECT_EQ(a["tokens"], b["tokens"]);
 }
 
+// The programs of all processes are the same, and the first one writes its plans.
+TEST_F(Job, DumpsOnce) {
+  const Path dump = directory_ / "dump";
+  expect_done(run("run", 4, {"run.steps=1", "--dump", dump.string()}));
+  EXPECT_NE(read_text(dump / "plans.txt").find("all_reduce start"), std::string::npos);
+  EXPECT_TRUE(std::ranges::all_of(list_directory(dump, ErrorCode::internal),
+                                  [](const std::string& name) { return name.ends_with(".txt"); }));
+}
+
 TEST_F(Job, OtherCommandsRunInOne) {
   expect_one_reason(dew({"dispatch", "--mesh", "fsdp=2", "--global-batch", "4"}, {.processes = 2}),
                     2, {"dew dispatch runs in one process", "started 2"});

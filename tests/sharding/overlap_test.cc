@@ -63,6 +63,7 @@ void expect_hidden(const MeshSpec& mesh, std::int64_t devices) {
 
 TEST(Overlap, GradientsOfReplicas) { expect_hidden({}, 2); }
 TEST(Overlap, WeightsThatAreGathered) { expect_hidden({.fsdp = 2}, 2); }
+TEST(Overlap, WeightsThatAreSplitInsideAndGathered) { expect_hidden({.fsdp = 2, .tensor = 2}, 4); }
 TEST(Overlap, ReplicasOfWhatIsSplitInside) { expect_hidden({.fsdp = 2, .tensor = 2}, 8); }
 
 }  // namespace
