@@ -18,6 +18,22 @@ TEST(Nearest, EditDistanceCountsSlips) {
   EXPECT_EQ(edit_distance("kitten", "sitting"), 3U);
 }
 
+// With a limit it is the same number, or one above the limit.
+TEST(Nearest, EditDistanceStopsAtALimit) {
+  const std::string_view words[] = {"",       "fsdp",   "fdsp",    "fsddpx",        "tensor",
+                                    "rosnet", "kitten", "sitting", "learning_rate", "nrate_learig"};
+  for (const std::string_view a : words) {
+    for (const std::string_view b : words) {
+      const std::size_t whole = edit_distance(a, b);
+      for (std::size_t most = 0; most < 15; ++most) {
+        const std::size_t found = edit_distance(a, b, most);
+        EXPECT_TRUE(whole <= most ? found == whole : found > most && found <= whole)
+            << a << " " << b << " " << most;
+      }
+    }
+  }
+}
+
 TEST(Nearest, IsTheFirstOfTheClosest) {
   const std::string_view words[] = {"data", "date", "fsdp"};
   EXPECT_EQ(nearest("datum", words), "data");

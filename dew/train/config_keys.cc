@@ -18,11 +18,11 @@ std::pair<std::string_view, std::string_view> split_key(std::string_view key) {
   return {key.substr(0, dot), key.substr(dot + 1)};
 }
 
-// To the key's own name or one of its aliases.
-std::size_t distance_to(std::string_view text, const ConfigField& field) {
-  std::size_t best = edit_distance(text, field.key);
+// To the key's own name or one of its aliases; some number above `most` if it is more.
+std::size_t distance_to(std::string_view text, const ConfigField& field, std::size_t most) {
+  std::size_t best = edit_distance(text, field.key, most);
   for (const std::string_view alias : words(field.aliases)) {
-    best = std::min(best, edit_distance(text, alias));
+    best = std::min(best, edit_distance(text, alias, std::min(best, most)));
   }
   return best;
 }
@@ -111,7 +111,7 @@ std::string nearest_config_key(std::string_view key) {
   for (const ConfigSection& section : config_sections()) {
     const std::size_t away = std::min<std::size_t>(edit_distance(section_name, section.name), 2);
     for (const ConfigField& field : section.fields) {
-      const std::size_t distance = 2 * distance_to(field_name, field) + away;
+      const std::size_t distance = 2 * distance_to(field_name, field, least / 2) + away;
       if (distance < least) least = distance, best = full_key(section, field);
     }
   }
