@@ -61,7 +61,9 @@ class Counter {
   }
 
   void add(std::string_view text, Counted& result) {
-    const PieceSink sink = [&](std::string_view word) { words_.add(word); };
+    const PieceSink sink = [&](auto words) {
+      for (const std::string_view word : words) words_.add(word);
+    };
     splitter_.begin(true);
     splitter_.feed(text, sink);
     splitter_.finish(sink);

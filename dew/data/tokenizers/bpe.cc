@@ -229,6 +229,25 @@ class BpeEncoder final : public PieceEncoder {
     }
   }
 
+  // What is remembered of all of them is on its way before the first is looked for.
+  void encode_all(std::span<const std::string_view> pieces, std::vector<TokenId>& ids) override {
+    keys_.resize(pieces.size());
+    for (std::size_t i = 0; i < pieces.size(); ++i) {
+      if (!WordCache::keeps(pieces[i])) continue;
+      keys_[i] = WordCache::key_of(pieces[i]);
+      words_.expect(keys_[i]);
+    }
+    for (std::size_t i = 0; i < pieces.size(); ++i) {
+      if (!WordCache::keeps(pieces[i])) {
+        encode(pieces[i], ids);
+      } else if (!words_.find(keys_[i], ids)) {
+        const std::size_t begin = ids.size();
+        make_part(pieces[i], model_.options_.whole_pieces, ids);
+        words_.remember(keys_[i], std::span(ids).subspan(begin));
+      }
+    }
+  }
+
   std::size_t separable(std::string_view piece) const override {
     // It may be a token as a whole.
     if (model_.options_.whole_pieces && piece.size() <= model_.vocabulary_.longest()) return 0;
@@ -239,15 +258,21 @@ class BpeEncoder final : public PieceEncoder {
   // `whole` is the same for all parts of up to kLongPiece bytes but those of longer pieces, which
   // are remembered apart.
   void encode_part(std::string_view part, std::vector<TokenId>& ids, bool whole) {
+    if (!WordCache::keeps(part)) return make_part(part, whole, ids);
     WordCache& cache = whole || !model_.options_.whole_pieces ? words_ : parts_;
-    if (cache.find(part, ids)) return;
+    const WordCache::Key key = WordCache::key_of(part);
+    if (cache.find(key, ids)) return;
     const std::size_t begin = ids.size();
+    make_part(part, whole, ids);
+    cache.remember(key, std::span(ids).subspan(begin));
+  }
+
+  void make_part(std::string_view part, bool whole, std::vector<TokenId>& ids) {
     if (const auto token = whole ? model_.vocabulary_.find(part) : std::nullopt) {
       ids.push_back(*token);
     } else {
       merge(part, ids);
     }
-    cache.remember(part, std::span(ids).subspan(begin));
   }
 
   void merge(std::string_view part, std::vector<TokenId>& ids) {
@@ -322,6 +347,7 @@ class BpeEncoder final : public PieceEncoder {
 
   const Bpe& model_;
   WordCache words_, parts_;
+  std::vector<WordCache::Key> keys_;  // of pieces that come together
   std::vector<Symbol> symbols_;
   bool unknown_waits_ = false;
 };
