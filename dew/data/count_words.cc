@@ -117,7 +117,7 @@ CountedWords count_words(const PreTokenizer& steps, const CountWordsOptions& opt
 }
 
 PreTokenizer byte_level_words() {
-  const Json json = {{"type", "ByteLevel"}, {"add_prefix_space", false}};
+  const Json json = {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}};
   PreTokenizer steps = tokenizer_json::read_pre_tokenizer({json, "ByteLevel"});
   steps.pop_back();  // bytes stay bytes
   return steps;

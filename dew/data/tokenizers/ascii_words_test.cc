@@ -31,11 +31,10 @@ constexpr auto kPatterns = std::to_array<Case>({
 // What texts are made of: all that the rules tell apart, and what is not for them.
 constexpr std::size_t kAsciiParts = 37;  // come first
 constexpr auto kParts = std::to_array<std::string_view>(
-    {
-  "a", "b", "S", "T", "'s", "'S", "'t", "'RE", "'ve", "'ll", "'l", "'", "'d", "re", "0", "12",
-      "345", " ", "  ", "\n", "\r", "\t", "\v", "\f", ".", ",", "/", "((", "-", "\x1c", "\x7f", "~",
-      "the", " The", "'m ", "x'y", "\r\n", "é", "É", "ſ", "中", "²", "\xc2\xa0"}
-});
+    {"a",    "b",   "S",   "T",    "'s", "'S",  "'t", "'RE",  "'ve",  "'ll",     "'l",
+     "'",    "'d",  "re",  "0",    "12", "345", " ",  "  ",   "\n",   "\r",      "\t",
+     "\v",   "\f",  ".",   ",",    "/",  "((",  "-",  "\x1c", "\x7f", "~",       "the",
+     " The", "'m ", "x'y", "\r\n", "é",  "É",   "ſ",  "中",   "²",    "\xc2\xa0"});
 
 std::string random_text(std::mt19937_64& random) {
   std::string text;

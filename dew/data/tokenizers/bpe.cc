@@ -136,11 +136,13 @@ std::uint64_t MergeTable::key_of(TokenId left, TokenId right) {
 
 void MergeTable::reserve(std::size_t merges) {
   entries_.assign(std::bit_ceil(std::max<std::size_t>(2 * merges, 16)), {});
+  shift_ = std::countl_zero(entries_.size() - 1);
 }
 
 std::size_t MergeTable::slot_of(std::uint64_t key) const {
   const std::size_t mask = entries_.size() - 1;
-  std::size_t slot = (key * std::uint64_t{0x9e3779b97f4a7c15U}) >> 20 & mask;
+  // The highest bits: both ids reach them.
+  std::size_t slot = (key * std::uint64_t{0x9e3779b97f4a7c15U}) >> shift_;
   while (entries_[slot].key != key && entries_[slot].key != ~std::uint64_t{0})
     slot = (slot + 1) & mask;
   return slot;
