@@ -3,6 +3,8 @@
 
 #include <CLI/CLI.hpp>
 #include <cerrno>
+#include <charconv>
+#include <optional>
 #include <system_error>
 
 #include "dew/base/format.h"
@@ -120,6 +122,29 @@ std::vector<std::int32_t> ids_of(const Json& json) {
   return ids;
 }
 
+// An array as anybody writes it, without the tree that JSON makes of it; none if it is another one.
+std::optional<std::vector<std::int32_t>> plain_ids(std::string_view line) {
+  if (line.size() < 3 || line.front() != '[' || line.back() != ']') return std::nullopt;
+  std::vector<std::int32_t> ids;
+  const char* at = line.data();  // "[" or ","
+  const char* const end = at + line.size() - 1;
+  do {
+    at += at + 1 != end && at[1] == ' ' ? 2 : 1;
+    std::int32_t id = 0;
+    const auto [stop, error] = std::from_chars(at, end, id);
+    const bool odd = *at == '-' || (*at == '0' && stop - at > 1);
+    if (error != std::errc() || odd || (stop != end && *stop != ',')) return std::nullopt;
+    ids.push_back(id);
+    at = stop;
+  } while (at != end);
+  return ids;
+}
+
+std::vector<std::int32_t> read_ids(const std::string& line, std::int64_t number) {
+  if (auto ids = plain_ids(line)) return std::move(*ids);
+  return ids_of(parse_json(line, line_name(number), ErrorCode::data));
+}
+
 int decode(const Arguments& arguments) {
   std::string file;
   bool all = false;
@@ -135,8 +160,8 @@ int decode(const Arguments& arguments) {
   require_standard_output();
   each_line([&](const std::string& line, std::int64_t number) {
     with_line(number, [&] {
-      const Json json = parse_json(line, line_name(number), ErrorCode::data);
-      const std::string text = opened.tokenizer->decode(ids_of(json), {.skip_special = !all});
+      const std::string text =
+          opened.tokenizer->decode(read_ids(line, number), {.skip_special = !all});
       // What is no text is shown as such: JSON can hold nothing else.
       print(Json(text).dump(-1, ' ', false, Json::error_handler_t::replace) + "\n");
     });

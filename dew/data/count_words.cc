@@ -61,7 +61,9 @@ class Counter {
   }
 
   void add(std::string_view text, Counted& result) {
-    const PieceSink sink = [&](std::string_view word) { words_.add(word); };
+    const PieceSink sink = [&](auto words) {
+      for (const std::string_view word : words) words_.add(word);
+    };
     splitter_.begin(true);
     splitter_.feed(text, sink);
     splitter_.finish(sink);
@@ -115,7 +117,7 @@ CountedWords count_words(const PreTokenizer& steps, const CountWordsOptions& opt
 }
 
 PreTokenizer byte_level_words() {
-  const Json json = {{"type", "ByteLevel"}, {"add_prefix_space", false}};
+  const Json json = {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}};
   PreTokenizer steps = tokenizer_json::read_pre_tokenizer({json, "ByteLevel"});
   steps.pop_back();  // bytes stay bytes
   return steps;

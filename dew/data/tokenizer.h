@@ -69,7 +69,7 @@ struct PartIds {
   std::vector<std::int32_t> ids;
   std::vector<Mark> head;    // in the first kOverlap bytes
   std::vector<Mark> tail;    // from the end of the part on
-  std::optional<Mark> last;  // the last one in the part
+  std::optional<Mark> last;  // one of the last ones in the part
 };
 
 // Encodes parts by themselves. One thread; needs its tokenizer alive.

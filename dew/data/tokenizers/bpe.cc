@@ -136,11 +136,13 @@ std::uint64_t MergeTable::key_of(TokenId left, TokenId right) {
 
 void MergeTable::reserve(std::size_t merges) {
   entries_.assign(std::bit_ceil(std::max<std::size_t>(2 * merges, 16)), {});
+  shift_ = std::countl_zero(entries_.size() - 1);
 }
 
 std::size_t MergeTable::slot_of(std::uint64_t key) const {
   const std::size_t mask = entries_.size() - 1;
-  std::size_t slot = (key * std::uint64_t{0x9e3779b97f4a7c15U}) >> 20 & mask;
+  // The highest bits: both ids reach them.
+  std::size_t slot = (key * std::uint64_t{0x9e3779b97f4a7c15U}) >> shift_;
   while (entries_[slot].key != key && entries_[slot].key != ~std::uint64_t{0})
     slot = (slot + 1) & mask;
   return slot;
@@ -229,6 +231,25 @@ class BpeEncoder final : public PieceEncoder {
     }
   }
 
+  // What is remembered of all of them is on its way before the first is looked for.
+  void encode_all(std::span<const std::string_view> pieces, std::vector<TokenId>& ids) override {
+    keys_.resize(pieces.size());
+    for (std::size_t i = 0; i < pieces.size(); ++i) {
+      if (!WordCache::keeps(pieces[i])) continue;
+      keys_[i] = WordCache::key_of(pieces[i]);
+      words_.expect(keys_[i]);
+    }
+    for (std::size_t i = 0; i < pieces.size(); ++i) {
+      if (!WordCache::keeps(pieces[i])) {
+        encode(pieces[i], ids);
+      } else if (!words_.find(keys_[i], ids)) {
+        const std::size_t begin = ids.size();
+        make_part(pieces[i], model_.options_.whole_pieces, ids);
+        words_.remember(keys_[i], std::span(ids).subspan(begin));
+      }
+    }
+  }
+
   std::size_t separable(std::string_view piece) const override {
     // It may be a token as a whole.
     if (model_.options_.whole_pieces && piece.size() <= model_.vocabulary_.longest()) return 0;
@@ -239,15 +260,21 @@ class BpeEncoder final : public PieceEncoder {
   // `whole` is the same for all parts of up to kLongPiece bytes but those of longer pieces, which
   // are remembered apart.
   void encode_part(std::string_view part, std::vector<TokenId>& ids, bool whole) {
+    if (!WordCache::keeps(part)) return make_part(part, whole, ids);
     WordCache& cache = whole || !model_.options_.whole_pieces ? words_ : parts_;
-    if (cache.find(part, ids)) return;
+    const WordCache::Key key = WordCache::key_of(part);
+    if (cache.find(key, ids)) return;
     const std::size_t begin = ids.size();
+    make_part(part, whole, ids);
+    cache.remember(key, std::span(ids).subspan(begin));
+  }
+
+  void make_part(std::string_view part, bool whole, std::vector<TokenId>& ids) {
     if (const auto token = whole ? model_.vocabulary_.find(part) : std::nullopt) {
       ids.push_back(*token);
     } else {
       merge(part, ids);
     }
-    cache.remember(part, std::span(ids).subspan(begin));
   }
 
   void merge(std::string_view part, std::vector<TokenId>& ids) {
@@ -322,6 +349,7 @@ class BpeEncoder final : public PieceEncoder {
 
   const Bpe& model_;
   WordCache words_, parts_;
+  std::vector<WordCache::Key> keys_;  // of pieces that come together
   std::vector<Symbol> symbols_;
   bool unknown_waits_ = false;
 };

@@ -39,6 +39,7 @@ class MergeTable {
   static std::uint64_t key_of(TokenId left, TokenId right);
   std::size_t slot_of(std::uint64_t key) const;
   std::vector<Entry> entries_;
+  int shift_ = 0;  // leaves the bits of a place in entries_
 };
 
 struct BpeOptions {

@@ -20,7 +20,9 @@ WordCounts words_of(const std::vector<std::string>& texts) {
   static const PreTokenizer steps = byte_level_words();
   WordCounts words;
   Splitter splitter(steps);
-  const PieceSink sink = [&](std::string_view word) { words.add(word); };
+  const PieceSink sink = [&](auto some) {
+    for (const std::string_view word : some) words.add(word);
+  };
   for (const std::string& text : texts) {
     splitter.begin(true);
     splitter.feed(text, sink);

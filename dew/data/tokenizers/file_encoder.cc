@@ -194,7 +194,7 @@ void FileEncoder::feed_text(std::size_t begin, std::string_view text,
     text_begin_ = begin;
   }
   in_text_ = true;
-  splitter_.feed(text, [&](std::string_view piece) { pieces_->encode(piece, ids); });
+  splitter_.feed(text, [&](auto pieces) { pieces_->encode_all(pieces, ids); });
   if (splitter_.splits()) return;
   const std::string_view pending = splitter_.pending();
   if (pending.size() < enough_piece_) return;
@@ -206,16 +206,14 @@ void FileEncoder::feed_text(std::size_t begin, std::string_view text,
 
 void FileEncoder::end_text(std::vector<std::int32_t>& ids) {
   if (!in_text_) return;
-  splitter_.finish([&](std::string_view piece) { pieces_->encode(piece, ids); });
+  splitter_.finish([&](auto pieces) { pieces_->encode_all(pieces, ids); });
   in_text_ = at_begin_ = goes_on_ = false;
   enough_piece_ = kBlock;
 }
 
 void FileEncoder::trace(Mark mark) {
   mark_ = std::move(mark);
-  splitter_.trace([this](std::size_t offset) {
-    if (mark_) mark_(text_begin_ + offset);
-  });
+  splitter_.trace([this](std::size_t offset) { return mark_ ? mark_(text_begin_ + offset) : 0; });
 }
 
 }  // namespace dew

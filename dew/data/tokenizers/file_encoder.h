@@ -20,10 +20,10 @@ class FileEncoder final : public TokenEncoder {
   void feed(std::string_view text, std::vector<std::int32_t>& ids) override;
   void finish(std::vector<std::int32_t>& ids) override;
 
-  // From here on `mark` is called in front of each piece of the first split with the byte of the
-  // document where it begins, and never again after text that normalizing has changed: then bytes
-  // are not known. REQUIRES: the first step of the pre-tokenizer is a split.
-  using Mark = std::function<void(std::size_t byte)>;
+  // From here on `mark` is called as the splitter's is, with bytes of the document, and never again
+  // after text that normalizing has changed: then bytes are not known. REQUIRES: the first step of
+  // the pre-tokenizer is a split.
+  using Mark = Splitter::Mark;
   void trace(Mark mark);
   // Forgets the document.
   void reset();

@@ -107,9 +107,9 @@ ReadModel read_bpe(const Part& part, bool bytes) {
   MergeTable merges = read_merges(part.at("merges"), vocabulary);
   BpeOptions options;
   options.bytes = bytes;
-  options.whole_pieces = part.flag("ignore_merges", false);
-  options.byte_fallback = part.flag("byte_fallback", false);
-  options.join_unknown = part.flag("fuse_unk", false);
+  options.whole_pieces = part.flag_or_null("ignore_merges", false);
+  options.byte_fallback = part.flag_or_null("byte_fallback", false);
+  options.join_unknown = part.flag_or_null("fuse_unk", false);
   if (part.has("unk_token")) {
     const std::string unknown = part.object().text("unk_token");
     options.unknown = vocabulary.find(unknown);
@@ -175,7 +175,7 @@ ReadModel read_unigram(const Part& part) {
         part.object().integer("unk_id", 0, static_cast<std::int64_t>(scores.size()) - 1));
   }
   std::optional<std::array<TokenId, 256>> fallback;
-  if (part.flag("byte_fallback", false)) fallback = fallback_ids(vocabulary);
+  if (part.flag_if_there("byte_fallback", false)) fallback = fallback_ids(vocabulary);
   auto model = std::make_shared<Unigram>(vocabulary, std::move(scores), unknown, fallback);
   return {std::move(model), std::move(vocabulary)};
 }
@@ -184,7 +184,9 @@ ReadModel read_unigram(const Part& part) {
 
 ReadModel read_model(const Part& part, bool bytes) {
   // Files of early versions do not say the type.
-  const std::string type = part.has("type") ? part.type() : part.has("merges") ? "BPE" : "Unigram";
+  const std::string type = part.object().has("type") ? part.type()
+                           : part.has("merges")      ? "BPE"
+                                                     : "Unigram";
   if (type == "BPE") return read_bpe(part, bytes);
   if (type == "Unigram") return read_unigram(part);
   part.unsupported(type, {"BPE", "Unigram"});

@@ -1,6 +1,7 @@
 #include "dew/data/tokenizers/json_parts.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "dew/base/format.h"
 #include "dew/base/text.h"
@@ -64,12 +65,13 @@ SplitBehavior read_behavior(const Part& part) {
                    {"Isolated", "Removed", "Contiguous", "MergedWithPrevious", "MergedWithNext"});
 }
 
-// Files before version 0.15 say add_prefix_space, later ones prepend_scheme.
+// Files of early versions say add_prefix_space alone: true is what they mean without a scheme,
+// false is refused by the reference too.
 PrefixWhen read_prefix(const Part& part) {
-  if (!part.has("prepend_scheme"))
-    return part.flag("add_prefix_space", true) ? PrefixWhen::always : PrefixWhen::never;
-  const std::string scheme = part.text("prepend_scheme", "");
-  if (scheme != "never" && !part.flag("add_prefix_space", true)) {
+  const JsonObject object = part.object();
+  const std::string scheme =
+      object.has("prepend_scheme") ? object.text("prepend_scheme") : "always";
+  if (scheme != "never" && !part.flag_or_null("add_prefix_space", true)) {
     part.refuse(
         format("'add_prefix_space' is false, but 'prepend_scheme' is {}", in_quotes(scheme)));
   }
@@ -91,17 +93,27 @@ void add_metaspace(const Part& part, PreTokenizer& steps) {
   if (prefix == PrefixWhen::first && !std::ranges::all_of(steps, splits))
     part.refuse("'prepend_scheme' is 'first' behind a step that changes text");
   steps.emplace_back(MarkStep{.mark = mark, .prefix = prefix});
-  if (part.flag("split", true)) {
+  if (part.flag_or_null("split", true)) {
     steps.emplace_back(SplitStep{std::make_shared<Pattern>(Pattern::literal(mark)),
                                  SplitBehavior::merged_with_next});
   }
 }
 
-void add_byte_level(const Part& part, PreTokenizer& steps) {
+struct ByteLevelFlags {
+  bool prefix, regex;
+};
+
+// In pre-tokenizers, decoders and post-processors; in the last two they mean nothing.
+ByteLevelFlags read_byte_level(const Part& part) {
   part.only({"add_prefix_space", "trim_offsets", "use_regex"});
-  if (part.flag("add_prefix_space", true)) steps.emplace_back(PrefixStep{});
-  if (part.flag("use_regex", true))
-    steps.emplace_back(SplitStep{pattern(kByteLevelPattern, part.where)});
+  (void)part.flag("trim_offsets");
+  return {part.flag("add_prefix_space"), part.flag_if_there("use_regex", true)};
+}
+
+void add_byte_level(const Part& part, PreTokenizer& steps) {
+  const ByteLevelFlags flags = read_byte_level(part);
+  if (flags.prefix) steps.emplace_back(PrefixStep{});
+  if (flags.regex) steps.emplace_back(SplitStep{pattern(kByteLevelPattern, part.where)});
   steps.emplace_back(ByteCharactersStep{});
 }
 
@@ -118,14 +130,14 @@ void add_pre_tokenizer(const Part& part, PreTokenizer& steps) {
     add_byte_level(part, steps);
   } else if (type == "Split") {
     part.only({"pattern", "behavior", "invert"});
-    steps.emplace_back(SplitStep{read_pattern(part.at("pattern")), read_behavior(part),
-                                 part.flag("invert", false)});
+    steps.emplace_back(
+        SplitStep{read_pattern(part.at("pattern")), read_behavior(part), part.flag("invert")});
   } else if (type == "Metaspace") {
     add_metaspace(part, steps);
   } else if (type == "Digits") {
     part.only({"individual_digits"});
-    add(R"(\p{N})", part.flag("individual_digits", false) ? SplitBehavior::isolated
-                                                          : SplitBehavior::contiguous);
+    add(R"(\p{N})",
+        part.flag("individual_digits") ? SplitBehavior::isolated : SplitBehavior::contiguous);
   } else if (type == "Whitespace") {
     part.only({});
     add(R"([\w\x{200c}\x{200d}]+|[^\w\s\x{200c}\x{200d}]+)", SplitBehavior::removed, true);
@@ -135,7 +147,7 @@ void add_pre_tokenizer(const Part& part, PreTokenizer& steps) {
   } else if (type == "Punctuation") {
     part.only({"behavior"});
     add(R"([\p{P}$+<=>^`|~])",
-        part.has("behavior") ? read_behavior(part) : SplitBehavior::isolated);
+        part.object().has("behavior") ? read_behavior(part) : SplitBehavior::isolated);
   } else {
     part.unsupported(type, {"ByteLevel", "Split", "Metaspace", "Digits", "Whitespace",
                             "WhitespaceSplit", "Punctuation", "Sequence"});
@@ -171,7 +183,7 @@ void add_normalizer(const Part& part, NormalizerSteps& steps) {
     steps.emplace_back(StripAccentsStep{});
   } else if (type == "Strip") {
     part.only({"strip_left", "strip_right"});
-    steps.emplace_back(StripStep{part.flag("strip_left", true), part.flag("strip_right", true)});
+    steps.emplace_back(StripStep{part.flag("strip_left"), part.flag("strip_right")});
   } else if (type == "Prepend") {
     part.only({"prepend"});
     PrependStep prepend = {part.object().text("prepend")};
@@ -200,7 +212,7 @@ void add_decoder(const Part& part, DecodeSteps& steps) {
     const Part all = part.at("decoders");
     for (std::size_t i = 0; i < all.size(); ++i) add_decoder(all.element(i), steps);
   } else if (type == "ByteLevel") {
-    part.only({"add_prefix_space", "trim_offsets", "use_regex"});
+    (void)read_byte_level(part);
     steps.emplace_back(ByteLevelDecode{});
   } else if (type == "ByteFallback") {
     part.only({});
@@ -241,6 +253,7 @@ std::vector<TokenId> read_template_token(const Part& tokens, const std::string& 
                                          const Vocabulary& vocabulary) {
   const Part token = tokens.at(name);
   token.only({"id", "ids", "tokens"});
+  (void)token.object().text("id");
   const Part ids = token.at("ids");
   const Part texts = token.at("tokens");
   if (ids.size() != texts.size()) token.refuse("as many 'ids' as 'tokens' are expected");
@@ -259,12 +272,15 @@ std::vector<TokenId> read_template_token(const Part& tokens, const std::string& 
 Frame read_template(const Part& part, const Vocabulary& vocabulary) {
   part.only({"single", "pair", "special_tokens"});
   const Part single = part.at("single");
+  (void)part.at("pair").size();
   Frame frame;
   int texts = 0;
   for (std::size_t i = 0; i < single.size(); ++i) {
     const Part element = single.element(i);
     element.only({"Sequence", "SpecialToken"});
     if (element.json.size() != 1) element.refuse("either 'Sequence' or 'SpecialToken' is expected");
+    const Part what = element.at(element.has("Sequence") ? "Sequence" : "SpecialToken");
+    (void)what.object().integer("type_id", 0, std::numeric_limits<std::uint32_t>::max());
     if (element.has("Sequence")) {
       if (element.at("Sequence").object().text("id") != "A" || ++texts > 1)
         element.refuse("the frame of one text must have the text A once");
@@ -315,11 +331,18 @@ bool Part::has(const std::string& key) const {
   return o.has(key) && !o.at(key).is_null();
 }
 
-bool Part::flag(const std::string& key, bool absent) const {
-  if (!has(key)) return absent;
-  const Json& value = json.at(key);
+bool Part::flag(const std::string& key) const {
+  const Json& value = object().at(key);
   if (!value.is_boolean()) object().refuse(key, "true or false");
   return value.get<bool>();
+}
+
+bool Part::flag_if_there(const std::string& key, bool absent) const {
+  return object().has(key) ? flag(key) : absent;
+}
+
+bool Part::flag_or_null(const std::string& key, bool absent) const {
+  return has(key) ? flag(key) : absent;
 }
 
 std::string Part::text(const std::string& key, std::string_view absent) const {
@@ -345,11 +368,11 @@ std::vector<AddedToken> read_added_tokens(const Part& part) {
     AddedToken added;
     added.text = token.object().text("content");
     added.id = static_cast<TokenId>(token.object().integer("id", 0, Vocabulary::kMostIds - 1));
-    added.single_word = token.flag("single_word", false);
-    added.lstrip = token.flag("lstrip", false);
-    added.rstrip = token.flag("rstrip", false);
-    added.special = token.flag("special", false);
-    added.normalized = token.flag("normalized", !added.special);
+    added.single_word = token.flag("single_word");
+    added.lstrip = token.flag("lstrip");
+    added.rstrip = token.flag("rstrip");
+    added.special = token.flag("special");
+    added.normalized = token.flag("normalized");
     if (added.text.empty()) token.refuse("an added token without text");
     tokens.push_back(std::move(added));
   }
@@ -390,7 +413,7 @@ Frame read_post_processor(const Part& part, const Vocabulary& vocabulary) {
       frame = std::move(next);
     }
   } else if (type == "ByteLevel") {  // moves offsets only, which nobody asks for
-    part.only({"add_prefix_space", "trim_offsets", "use_regex"});
+    (void)read_byte_level(part);
   } else if (type == "TemplateProcessing") {
     return read_template(part, vocabulary);
   } else if (type == "BertProcessing" || type == "RobertaProcessing") {

@@ -29,7 +29,11 @@ struct Part {
   // An array; throws if it is none.
   std::size_t size() const;
   bool has(const std::string& key) const;  // and not null
-  bool flag(const std::string& key, bool absent) const;
+  // A flag that must be there; one that need not, but is no null; one that may be null as well. The
+  // reference tells these three kinds apart, and so do files that it has written.
+  bool flag(const std::string& key) const;
+  bool flag_if_there(const std::string& key, bool absent) const;
+  bool flag_or_null(const std::string& key, bool absent) const;
   std::string text(const std::string& key, std::string_view absent) const;
   [[noreturn]] void refuse(std::string_view what) const;
   // "X is not supported here; these are: ..."

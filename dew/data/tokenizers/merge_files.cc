@@ -47,12 +47,14 @@ std::unique_ptr<Tokenizer> parse_vocab_and_merges(std::string_view vocab, std::s
   model["type"] = "BPE";
   model["vocab"] = parse_json(vocab, where, ErrorCode::data);
   model["merges"] = read_merges(merges, where);
-  file["pre_tokenizer"] = {{"type", "ByteLevel"}, {"add_prefix_space", false}};
-  file["decoder"] = {{"type", "ByteLevel"}};
+  file["pre_tokenizer"] = file["decoder"] = {
+      {"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}};
   const Json& tokens = model["vocab"];
   if (const auto end = tokens.is_object() ? tokens.find(kEndToken) : tokens.end();
       end != tokens.end()) {
-    file["added_tokens"] = Json::array({{{"id", *end}, {"content", kEndToken}, {"special", true}}});
+    Json token = {{"id", *end}, {"content", kEndToken}, {"special", true}};
+    for (const char* flag : {"single_word", "lstrip", "rstrip", "normalized"}) token[flag] = false;
+    file["added_tokens"] = Json::array({std::move(token)});
   }
   return tokenizer_json::read_tokenizer(file, where, {});
 }

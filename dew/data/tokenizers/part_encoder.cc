@@ -23,14 +23,15 @@ class SplitParts final : public PartEncoder {
     result_ = {};
     FileEncoder& encoder = part.begins ? first_ : later_;
     encoder.reset();
-    encoder.trace([this](std::size_t byte) { mark(byte); });
+    encoder.trace([this](std::size_t byte) { return mark(byte); });
     encoder.feed(part.text, result_.ids);
     if (part.ends) encoder.finish(result_.ids);
     return std::move(result_);
   }
 
  private:
-  void mark(std::size_t byte) {
+  // Neighbours meet in the overlaps; of what is between them one mark that is not far is enough.
+  std::size_t mark(std::size_t byte) {
     const PartIds::Mark mark{byte, result_.ids.size()};
     if (byte < PartIds::kOverlap) result_.head.push_back(mark);
     if (byte >= part_bytes_) {
@@ -38,6 +39,7 @@ class SplitParts final : public PartEncoder {
     } else {
       result_.last = mark;
     }
+    return byte >= PartIds::kOverlap && byte < part_bytes_ ? part_bytes_ - byte : 0;
   }
 
   FileEncoder first_, later_;
@@ -96,7 +98,7 @@ class WordParts final : public PartEncoder {
     normalizer_.finish(normal);
     Splitter splitter(tokenizer_.parts().pre_tokenizer);
     splitter.begin(false, true);
-    splitter.feed(normal, [](std::string_view) {});
+    splitter.feed(normal, [](auto) {});
     return std::string(splitter.pending());
   }
 

@@ -10,6 +10,7 @@
 #include "dew/base/error.h"
 #include "dew/base/format.h"
 #include "dew/base/text.h"
+#include "dew/data/tokenizers/ascii_words.h"
 
 namespace dew {
 namespace {
@@ -48,6 +49,7 @@ std::string reason(int error) {
 struct Pattern::Code {
   CodePointer code;
   std::string shown;  // as the file has it, for messages
+  const AsciiWords* ascii = nullptr;
 };
 
 namespace {
@@ -92,6 +94,7 @@ Pattern::Pattern(std::string_view pattern, PatternSyntax syntax, const std::stri
       syntax == PatternSyntax::oniguruma ? PCRE2_MULTILINE : PCRE2_DOLLAR_ENDONLY;
   code_->code = compile(pcre2_spelling(pattern, syntax, where),
                         lines | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C, code_->shown, where);
+  code_->ascii = AsciiWords::of(pattern);
 }
 
 Pattern Pattern::literal(std::string_view text) {
@@ -133,6 +136,14 @@ Matcher& Matcher::operator=(Matcher&&) noexcept = default;
 Matcher::~Matcher() = default;
 
 PatternMatch Matcher::find(std::string_view text, std::size_t from, bool complete) {
+  if (state_->pattern->ascii != nullptr && from < text.size()) {
+    const std::size_t end = state_->pattern->ascii->match(text, from);
+    if (end > 0) return {PatternMatch::Kind::found, from, end};
+  }
+  return search(text, from, complete);
+}
+
+PatternMatch Matcher::search(std::string_view text, std::size_t from, bool complete) {
   const int count =
       pcre2_jit_match(state_->pattern->code.get(), bytes_of(text), text.size(), from,
                       complete ? 0 : PCRE2_PARTIAL_HARD, state_->data.get(), state_->context.get());

@@ -67,6 +67,8 @@ class Matcher {
   // else it may go on, and what is found does not depend on how. REQUIRES: valid UTF-8, `from` at a
   // character. Throws ErrorCode::data if the pattern takes more steps than kMostSteps.
   PatternMatch find(std::string_view text, std::size_t from, bool complete);
+  // The same by PCRE2 alone; find() knows some patterns (ascii_words.h).
+  PatternMatch search(std::string_view text, std::size_t from, bool complete);
 
   static constexpr std::uint32_t kMostSteps = 10'000'000;
 

@@ -43,6 +43,8 @@ TEST(TokenizerRefusals, TheFile) {
   expect_all({
       {"/version", R"("2.0")", "version"},
       {"/version", "null", "version"},
+      {"/added_tokens", "null", "added_tokens: an array is expected"},
+      {"/model/type", "null", "'type' must be a string"},
       {"/more", "1", "'more' is not supported"},
       {"/truncation", R"({"max_length": 3})", "'truncation' would change texts"},
       {"/padding", R"({"pad_id": 3})", "'padding' would change texts"},
@@ -71,10 +73,15 @@ TEST(TokenizerRefusals, Models) {
   });
 }
 
+// No control token; all its flags are there.
+Json added_token(int id, const char* content, bool normalized, bool lstrip = false) {
+  return {{"id", id},         {"content", content}, {"normalized", normalized}, {"special", false},
+          {"lstrip", lstrip}, {"rstrip", false},    {"single_word", false}};
+}
+
 TEST(TokenizerRefusals, AddedTokens) {
-  const auto tokens = [](const std::string& second) {
-    return R"([{"id": 4, "content": "<X>", "normalized": true, "special": false}, )" + second + "]";
-  };
+  const std::string twice =
+      Json::array({added_token(4, "<X>", true), added_token(4, "<X>", true, true)}).dump();
   expect_all({
       {"/added_tokens/0/more", "true", "'more' is not supported"},
       {"/added_tokens/0/id", "9", "has id 9, but the next free one is 4"},
@@ -82,8 +89,7 @@ TEST(TokenizerRefusals, AddedTokens) {
       {"/added_tokens/0/content", R"("")", "without text"},
       {"/added_tokens/0/content", R"("ab")", "the model gives it 2"},
       {"/added_tokens/0/lstrip", "1", "lstrip"},
-      {"/added_tokens", tokens(R"({"id": 4, "content": "<X>", "lstrip": true})").c_str(),
-       "there twice, with other flags"},
+      {"/added_tokens", twice.c_str(), "there twice, with other flags"},
   });
 }
 
@@ -94,8 +100,7 @@ TEST(TokenizerRefusals, AddedTokensThatNormalizingChanges) {
     return error_of(ErrorCode::data, [&] { parse_tokenizer_json(json.dump(), "tokenizer.json"); });
   };
   json["normalizer"] = {{"type", "Lowercase"}};
-  json["added_tokens"] = Json::parse(R"([{"id": 4, "content": "AB", "normalized": true},
-                                         {"id": 5, "content": "Ab", "normalized": true}])");
+  json["added_tokens"] = {added_token(4, "AB", true), added_token(5, "Ab", true, true)};
   EXPECT_THAT(message(), HasSubstr("'AB' and 'Ab' are the same when they are normalized"));
   json["normalizer"] = {{"type", "Prepend"}, {"prepend", "_"}};
   json["added_tokens"] = Json::array();
@@ -105,7 +110,7 @@ TEST(TokenizerRefusals, AddedTokensThatNormalizingChanges) {
   EXPECT_THAT(message(), HasSubstr("'first' behind a split, and the normalizer prepends"));
   json["pre_tokenizer"] = nullptr;
   json["normalizer"] = {{"type", "Strip"}, {"strip_left", true}, {"strip_right", true}};
-  json["added_tokens"] = Json::parse(R"([{"id": 4, "content": "  ", "normalized": true}])");
+  json["added_tokens"] = Json::array({added_token(4, "  ", true)});
   EXPECT_THAT(message(), HasSubstr("nothing is left of the token '  '"));
 }
 
@@ -151,7 +156,8 @@ TEST(TokenizerRefusals, PreTokenizers) {
        R"({"type": "Metaspace", "replacement": "_", "add_prefix_space": false,
            "prepend_scheme": "always"})",
        "'add_prefix_space' is false, but 'prepend_scheme' is 'always'"},
-      {"/pre_tokenizer", R"({"type": "Sequence", "pretokenizers": [{"type": "ByteLevel"},
+      {"/pre_tokenizer", R"({"type": "Sequence", "pretokenizers": [
+          {"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true},
           {"type": "Metaspace", "replacement": "_", "prepend_scheme": "first"}]})",
        "pretokenizers[1]: 'prepend_scheme' is 'first' behind a step that changes text"},
       {"/pre_tokenizer", R"({"type": "Sequence", "pretokenizers": [null]})", "pretokenizers[0]"},
@@ -170,10 +176,12 @@ TEST(TokenizerRefusals, PostProcessors) {
       {"/post_processor", R"({"type": "Other"})", "'Other' is not supported"},
       {"/post_processor", twice.c_str(), "processors[1]: a second one that adds tokens"},
       {"/post_processor",
-       R"({"type": "TemplateProcessing", "single": [{"Sequence": {"id": "A"}, "More": 1}]})",
+       R"({"type": "TemplateProcessing", "pair": [],
+           "single": [{"Sequence": {"id": "A", "type_id": 0}, "More": 1}]})",
        "'More' is not supported"},
       {"/post_processor",
-       R"({"type": "TemplateProcessing", "single": [{"Sequence": {"id": "B"}}]})",
+       R"({"type": "TemplateProcessing", "pair": [],
+           "single": [{"Sequence": {"id": "B", "type_id": 0}}]})",
        "must have the text A once"},
       {"/post_processor", R"({"type": "BertProcessing", "sep": ["<x>", 2], "cls": ["<x>", 4]})",
        "'<x>' with id 2"},

@@ -39,15 +39,12 @@ void transform(const PreTokenizeStep& step, std::string_view text, bool fresh, b
   }
 }
 
-}  // namespace
-
 // Segments of a text, matches and what is between them, to pieces by one behaviour. A piece is
 // given when nothing more can join it.
-class Splitter::Fold {
+template <typename Give>  // of begin and end
+class Fold {
  public:
-  using Give = std::function<void(std::size_t begin, std::size_t end)>;
-
-  Fold(SplitBehavior behavior, std::size_t begin, const Give& give)
+  Fold(SplitBehavior behavior, std::size_t begin, Give give)
       : behavior_(behavior), begin_(begin), end_(begin), give_(give) {}
 
   void add(std::size_t begin, std::size_t end, bool match) {
@@ -102,10 +99,8 @@ class Splitter::Fold {
   SplitBehavior behavior_;
   std::size_t begin_, end_;
   bool matched_ = false;
-  const Give& give_;
+  Give give_;
 };
-
-namespace {
 
 // Calls visit(begin, end, is a match) for the segments of text[from..) that are certain.
 template <typename Visit>
@@ -153,10 +148,12 @@ Splitter::~Splitter() = default;
 
 void Splitter::begin(bool first, bool goes_on) {
   text_.clear();
+  batch_.clear();
   done_ = gone_ = 0;
   first_ = first;
   fresh_ = !goes_on;
   enough_ = 0;
+  quiet_until_ = 0;
 }
 
 void Splitter::append(std::string_view text) {
@@ -184,7 +181,8 @@ void Splitter::finish(const PieceSink& sink) {
   if (splits()) {
     drain(true, sink);
   } else if (!pending().empty()) {
-    sink(pending());
+    const std::string_view rest = pending();
+    sink({&rest, 1});
   }
   begin(false);
 }
@@ -192,19 +190,15 @@ void Splitter::finish(const PieceSink& sink) {
 void Splitter::drain(bool complete, const PieceSink& sink) {
   const auto& step = std::get<SplitStep>(steps_[first_split_]);
   const std::size_t begin = done_;
-  const Fold::Give give = [&](std::size_t from, std::size_t to) {
-    if (mark_) mark_(gone_ + from);
-    run(first_split_ + 1, std::string_view(text_).substr(from, to - from), first_ && from == 0,
-        sink);
-  };
-  Fold fold(step.behavior, begin, give);
+  Fold fold(step.behavior, begin, [&](std::size_t from, std::size_t to) { give(from, to, sink); });
   // Segments are found from done_ on, where a piece begins, so the fold begins there too.
   visit_segments(*matchers_[first_split_], text_, begin, complete,
                  [&](std::size_t from, std::size_t to, bool match) {
                    fold.add(from, to, match != step.invert);
                  });
+  if (complete) fold.finish();
+  flush(sink);
   if (complete) {
-    fold.finish();
     done_ = text_.size();
   } else {
     done_ = fold.open();
@@ -212,6 +206,25 @@ void Splitter::drain(bool complete, const PieceSink& sink) {
     enough_ = 2 * (text_.size() - done_);
     forget_done();
   }
+}
+
+void Splitter::give(std::size_t from, std::size_t to, const PieceSink& sink) {
+  const std::string_view piece = std::string_view(text_).substr(from, to - from);
+  const std::size_t byte = gone_ + from;
+  if (first_split_ + 1 < steps_.size()) {
+    if (mark_) mark_(byte);
+    return run(first_split_ + 1, piece, first_ && from == 0, sink);
+  }
+  if (batch_.size() == kBatch || (mark_ && byte >= quiet_until_)) {
+    flush(sink);
+    if (mark_) quiet_until_ = byte + mark_(byte);
+  }
+  batch_.push_back(piece);
+}
+
+void Splitter::flush(const PieceSink& sink) {
+  if (!batch_.empty()) sink(batch_);
+  batch_.clear();
 }
 
 void Splitter::forget_done() {
@@ -225,10 +238,9 @@ void Splitter::forget_done() {
 
 void Splitter::split(std::size_t step, std::string_view piece, bool first, const PieceSink& sink) {
   const auto& split = std::get<SplitStep>(steps_[step]);
-  const Fold::Give give = [&](std::size_t from, std::size_t to) {
+  Fold fold(split.behavior, 0, [&](std::size_t from, std::size_t to) {
     run(step + 1, piece.substr(from, to - from), first && from == 0, sink);
-  };
-  Fold fold(split.behavior, 0, give);
+  });
   visit_segments(*matchers_[step], piece, 0, true,
                  [&](std::size_t from, std::size_t to, bool match) {
                    fold.add(from, to, match != split.invert);
@@ -237,7 +249,7 @@ void Splitter::split(std::size_t step, std::string_view piece, bool first, const
 }
 
 void Splitter::run(std::size_t step, std::string_view piece, bool first, const PieceSink& sink) {
-  if (step == steps_.size()) return sink(piece);
+  if (step == steps_.size()) return sink({&piece, 1});
   if (std::holds_alternative<SplitStep>(steps_[step])) return split(step, piece, first, sink);
   std::string to;
   transform(steps_[step], piece, true, first, to);

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -47,7 +48,8 @@ struct ByteCharactersStep {  // each byte becomes its character (byte_characters
 using PreTokenizeStep = std::variant<SplitStep, MarkStep, PrefixStep, ByteCharactersStep>;
 using PreTokenizer = std::vector<PreTokenizeStep>;  // applied one after the other to all pieces
 
-using PieceSink = std::function<void(std::string_view piece)>;
+// Some pieces in order, which live as long as the call.
+using PieceSink = std::function<void(std::span<const std::string_view> pieces)>;
 
 // Text that comes in parts, cut anywhere between characters, to pieces. One thread; needs its
 // pre-tokenizer alive.
@@ -68,18 +70,23 @@ class Splitter {
   // Ends it and gives the rest.
   void finish(const PieceSink& sink);
 
-  // From here on `mark` is called in front of each piece of the first split with the byte where it
-  // begins in the text as it is after the steps before.
-  void trace(std::function<void(std::size_t)> mark) { mark_ = std::move(mark); }
+  // From here on `mark` is called in front of pieces of the first split, all before being given,
+  // with the byte where the next one begins in the text as it is after the steps before. It returns
+  // for how many bytes from there on not every piece needs to be marked.
+  using Mark = std::function<std::size_t(std::size_t byte)>;
+  void trace(Mark mark) { mark_ = std::move(mark); }
 
   // Without splits: what has come and was not taken.
   std::string_view pending() const { return std::string_view(text_).substr(done_); }
   void take(std::size_t bytes) { done_ += bytes; }
 
  private:
-  class Fold;
+  static constexpr std::size_t kBatch = 64;  // pieces given together
+
   void append(std::string_view text);
   void drain(bool complete, const PieceSink& sink);
+  void give(std::size_t from, std::size_t to, const PieceSink& sink);
+  void flush(const PieceSink& sink);
   // A whole piece through the steps from `step` on.
   void run(std::size_t step, std::string_view piece, bool first, const PieceSink& sink);
   void split(std::size_t step, std::string_view piece, bool first, const PieceSink& sink);
@@ -95,7 +102,9 @@ class Splitter {
   std::size_t keep_ = 0;                            // bytes that a pattern looks back at
   std::size_t enough_ = 0;                          // bytes of text_ that are worth another look
   std::size_t gone_ = 0;                            // bytes that were in front of text_
-  std::function<void(std::size_t)> mark_;
+  std::vector<std::string_view> batch_;             // pieces of text_ that are not given yet
+  Mark mark_;
+  std::size_t quiet_until_ = 0;  // as mark_ has said
 };
 
 }  // namespace dew

@@ -94,16 +94,26 @@ class MarkStage final : public DecodeStage {
 
 class ReplaceStage final : public DecodeStage {
  public:
-  explicit ReplaceStage(const ReplaceStep& step) : literal_(step.literal), steps_{step} {}
+  explicit ReplaceStage(const ReplaceStep& step)
+      : literal_(step.literal), by_(step.by), steps_{step} {}
   void token(std::string_view token, const Give& give) override {
-    const bool stays = !literal_.empty() && token.find(literal_) == std::string_view::npos;
-    if (stays) return give(token);
-    give(normalized(steps_, token));
+    if (literal_.empty()) return give(normalized(steps_, token));
+    std::size_t at = token.find(literal_);
+    if (at == std::string_view::npos) return give(token);
+    text_.clear();
+    for (; at != std::string_view::npos; at = token.find(literal_)) {
+      text_ += token.substr(0, at);
+      text_ += by_;
+      token.remove_prefix(at + literal_.size());
+    }
+    text_ += token;
+    give(text_);
   }
 
  private:
-  std::string literal_;
+  std::string literal_, by_;
   NormalizerSteps steps_;
+  std::string text_;
 };
 
 // Of each token by itself.

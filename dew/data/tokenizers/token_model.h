@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -17,6 +18,10 @@ class PieceEncoder {
   virtual ~PieceEncoder() = default;
   // Appends the ids of a whole piece.
   virtual void encode(std::string_view piece, std::vector<TokenId>& ids) = 0;
+  // The same for several in order.
+  virtual void encode_all(std::span<const std::string_view> pieces, std::vector<TokenId>& ids) {
+    for (const std::string_view piece : pieces) encode(piece, ids);
+  }
   // The front of a piece of which more comes, as far as separable() says; the rest, or more of it,
   // comes next.
   virtual void encode_front(std::string_view front, std::vector<TokenId>& ids) {

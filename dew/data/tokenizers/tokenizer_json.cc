@@ -170,7 +170,7 @@ std::unique_ptr<Tokenizer> tokenizer_json::read_tokenizer(const Json& json,
   auto read = read_model(model, take_byte_step(parts.pre_tokenizer, model));
   parts.model = std::move(read.model);
   parts.vocabulary = std::move(read.vocabulary);
-  if (file.has("added_tokens")) {
+  if (file.object().has("added_tokens")) {
     parts.added = read_added_tokens(file.at("added_tokens"));
     add_tokens(file.at("added_tokens"), parts.added, parts.vocabulary);
     refuse_two_of_one_text(file.at("added_tokens"), parts.added);

@@ -99,11 +99,13 @@ class UnigramEncoder final : public PieceEncoder {
 
   // A whole piece.
   void encode_short(std::string_view piece, std::vector<TokenId>& ids) {
-    if (piece.empty() || words_.find(piece, ids)) return;
+    if (piece.empty()) return;
+    const auto key = WordCache::keyed(piece);
+    if (key && words_.find(*key, ids)) return;
     const std::size_t begin = ids.size();
     find_path(piece);
     write_path(piece, ids);
-    words_.remember(piece, std::span(ids).subspan(begin));
+    if (key) words_.remember(*key, std::span(ids).subspan(begin));
   }
 
   // A part of a long piece. Sums go on from the part before: of ways that are equally good ("aa"
@@ -111,7 +113,8 @@ class UnigramEncoder final : public PieceEncoder {
   // has no such ways and no unknown characters.
   void encode_part(std::string_view part, std::vector<TokenId>& ids) {
     const std::size_t begin = ids.size();
-    if (std::abs(score_) < kMostScore && parts_.find(part, ids)) {
+    const auto key = WordCache::keyed(part);
+    if (key && std::abs(score_) < kMostScore && parts_.find(*key, ids)) {
       for (std::size_t i = begin; i < ids.size(); ++i) score_ += score_of(ids[i]);
       return;
     }
@@ -119,8 +122,8 @@ class UnigramEncoder final : public PieceEncoder {
     write_path(part, ids);
     score_ = places_[part.size()].score;
     const bool unknown = std::ranges::any_of(path_, [](const Step& s) { return s.unknown; });
-    if (!tie_ && !unknown && std::abs(score_) < kMostScore)
-      parts_.remember(part, std::span(ids).subspan(begin));
+    if (key && !tie_ && !unknown && std::abs(score_) < kMostScore)
+      parts_.remember(*key, std::span(ids).subspan(begin));
   }
 
   double score_of(TokenId id) const { return model_.scores_[static_cast<std::size_t>(id)]; }

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <cstring>
 #include <iterator>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -20,15 +21,37 @@ class WordCache {
  public:
   static constexpr std::size_t kMostBytes = 31, kMostIds = 7;
 
-  // Appends the ids of the piece if it is known.
-  bool find(std::string_view piece, std::vector<TokenId>& ids) {
-    if (piece.size() > kMostBytes) return false;
+  // All bytes of a piece, some of them twice, their number, and its first place.
+  struct Key {
+    std::uint64_t words[4] = {};
+    std::uint32_t place = 0;
+    std::uint8_t bytes = 0;
+  };
+
+  static bool keeps(std::string_view piece) { return piece.size() <= kMostBytes; }
+  // REQUIRES: keeps(piece).
+  static Key key_of(std::string_view piece) {
+    Key key = bytes_of(piece);
+    key.place = place_of(key);
+    return key;
+  }
+  // None for pieces that are not kept.
+  static std::optional<Key> keyed(std::string_view piece) {
+    return keeps(piece) ? std::optional<Key>(key_of(piece)) : std::nullopt;
+  }
+
+  // For a key that is asked for soon: memory is slow.
+  void expect(const Key& key) {
     if (entries_.empty()) entries_.resize(kEntries);
-    key_ = key_of(piece);
-    place_ = place_of(key_);
-    for (const std::size_t place : {place_, place_ ^ 1}) {
+    __builtin_prefetch(&entries_[key.place]);
+  }
+
+  // Appends the ids of the piece if it is known.
+  bool find(const Key& key, std::vector<TokenId>& ids) {
+    if (entries_.empty()) entries_.resize(kEntries);
+    for (const std::uint32_t place : {key.place, key.place ^ 1}) {
       const Entry& entry = entries_[place];
-      if (!entry.holds(key_)) continue;
+      if (!entry.holds(key)) continue;
       if (entry.count == 1) {
         ids.push_back(entry.ids[0]);
       } else {
@@ -39,13 +62,13 @@ class WordCache {
     return false;
   }
 
-  // The ids of the piece that find() has just not found.
-  void remember(std::string_view piece, std::span<const TokenId> ids) {
-    if (piece.size() > kMostBytes || ids.size() > kMostIds) return;
-    entries_[place_ ^ 1] = entries_[place_];
-    Entry& entry = entries_[place_];
-    std::copy(std::begin(key_.words), std::end(key_.words), entry.words);
-    entry.bytes = key_.bytes;
+  // The ids of a piece that find() has not found.
+  void remember(const Key& key, std::span<const TokenId> ids) {
+    if (ids.size() > kMostIds) return;
+    entries_[key.place ^ 1] = entries_[key.place];
+    Entry& entry = entries_[key.place];
+    std::copy(std::begin(key.words), std::end(key.words), entry.words);
+    entry.bytes = key.bytes;
     entry.count = static_cast<std::uint8_t>(ids.size());
     for (std::size_t i = 0; i < ids.size(); ++i) entry.ids[i] = ids[i];
   }
@@ -53,11 +76,6 @@ class WordCache {
  private:
   static constexpr std::size_t kEntries = std::size_t{1} << 16;  // 4 MiB
 
-  // All bytes of a piece, some of them twice, and their number.
-  struct Key {
-    std::uint64_t words[4] = {};
-    std::uint8_t bytes = 0;
-  };
   struct alignas(64) Entry {
     std::uint64_t words[4] = {};
     TokenId ids[kMostIds] = {};
@@ -81,7 +99,7 @@ class WordCache {
     if (bytes >= 2) return load<std::uint16_t>(at) | load<std::uint16_t>(at + bytes - 2) << 32;
     return bytes == 1 ? load<std::uint8_t>(at) : 0;
   }
-  static Key key_of(std::string_view piece) {
+  static Key bytes_of(std::string_view piece) {
     const char* const at = piece.data();
     const std::size_t n = piece.size();
     Key key;
@@ -97,17 +115,15 @@ class WordCache {
     key.words[3] = load<std::uint64_t>(at + n - 16);
     return key;
   }
-  static std::size_t place_of(const Key& key) {
+  static std::uint32_t place_of(const Key& key) {
     constexpr std::uint64_t kOdd = 0x9e3779b97f4a7c15U;
     std::uint64_t h = (key.words[0] ^ key.bytes) * kOdd;
     h = (h ^ key.words[1] ^ h >> 29) * kOdd;
     if (key.bytes > 16) h = (h ^ key.words[2] ^ key.words[3] * kOdd ^ h >> 31) * kOdd;
-    return (h >> 40) % kEntries;
+    return static_cast<std::uint32_t>((h >> 40) % kEntries);
   }
 
   std::vector<Entry> entries_;
-  Key key_;  // of the last piece
-  std::size_t place_ = 0;
 };
 
 }  // namespace dew
