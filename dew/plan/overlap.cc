@@ -1,6 +1,7 @@
 #include "dew/plan/overlap.h"
 
 #include <algorithm>
+#include <map>
 #include <set>
 #include <utility>
 
@@ -46,7 +47,7 @@ class Ordering {
     for (std::size_t count = 0; count < items_.size(); ++count) {
       const std::size_t i = next();
       done_[i] = true;
-      if (exchanges_[i]) under_way_.insert(static_cast<int>(i));
+      if (exchanges_[i]) under_way_[static_cast<int>(i)] = started_++;
       for (const int need : needs_[i]) under_way_.erase(need);  // somebody has waited for it
       out.push_back(std::move(items_[i]));
     }
@@ -115,23 +116,31 @@ class Ordering {
   bool ready(std::size_t i) const {
     return !done_[i] && std::ranges::all_of(needs_[i], [&](int need) { return done_[at(need)]; });
   }
-  bool waits(std::size_t i) const {
-    return std::ranges::any_of(needs_[i], [&](int need) { return under_way_.contains(need); });
+  // The last one to start of the exchanges that the item must wait for; -1: of none.
+  int waits_for(std::size_t i) const {
+    int last = -1;
+    for (const int need : needs_[i]) {
+      const auto exchange = under_way_.find(need);
+      if (exchange != under_way_.end()) last = std::max(last, exchange->second);
+    }
+    return last;
   }
 
-  // The first exchange that can be started; else what need not wait for one; else what must.
+  // The first exchange that can be started; else what need not wait for one; else what waits for
+  // those that have been under way for longest.
   std::size_t next() const {
-    std::size_t free = items_.size(), waiting = items_.size();
+    std::size_t best = items_.size();
+    int shortest = 0;
     for (std::size_t i = 0; i < items_.size(); ++i) {
       if (!ready(i)) continue;
-      const bool must_wait = waits(i);
-      if (exchanges_[i] && !must_wait) return i;
-      std::size_t& first = must_wait ? waiting : free;
-      first = std::min(first, i);
+      const int wait = waits_for(i);
+      if (exchanges_[i] && wait < 0) return i;
+      if (best < items_.size() && wait >= shortest) continue;
+      best = i;
+      shortest = wait;
     }
-    const std::size_t i = std::min(free == items_.size() ? waiting : free, items_.size() - 1);
-    DEW_CHECK(ready(i), "items need each other");
-    return i;
+    DEW_CHECK(best < items_.size(), "items need each other");
+    return best;
   }
 
   const Program& p_;
@@ -140,7 +149,8 @@ class Ordering {
   std::vector<LoweringItem> items_;
   std::vector<bool> exchanges_, scans_, sends_much_, done_;
   std::vector<std::set<int>> needs_;
-  std::set<int> under_way_;  // started, and nobody has waited
+  std::map<int, int> under_way_;  // started as the so-manieth, and nobody has waited
+  int started_ = 0;
 };
 
 }  // namespace

@@ -16,8 +16,9 @@ struct LoweringItem {
 
 // Items in an order in which each comes after what it needs. On one process that is the order of
 // the units. On several, exchanges come as soon as what they send is there, and what needs their
-// results as late as something else can be done: so they go on beside it. Exchanges of more than a
-// few MiB stay behind the scan that they stand behind, since their results take memory.
+// results as late as something else can be done, in the order in which those were started: so they
+// go on beside it and beside one another. Exchanges of more than a few MiB stay behind the scan
+// that they stand behind, since their results take memory.
 std::vector<LoweringItem> order_items(const Program& program, std::vector<Unit> units,
                                       const MeshPart& part);
 

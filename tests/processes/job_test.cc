@@ -51,9 +51,9 @@ TEST_F(Job, DevicesComeFromTheProcesses) {
   expect_one_reason(run("short", 4, {"devices.per_process=[1,1]"}), 2, {"2 processes", "are 4"});
 }
 
-// Written by 4 processes, gone on with by 1, 2 and 4, and the other way round: the same batches.
+// Written by 4 processes, gone on with by 1, 2, 4 and 8, and the other way round: the same batches.
 TEST_F(Job, ARunGoesOnInAnyNumberOfProcesses) {
-  const Words common = {"run.log_every=1",    "devices.spec=cpu:4",      "mesh.fsdp=4",
+  const Words common = {"run.log_every=1",    "devices.spec=cpu:8",      "mesh.fsdp=4",
                         "layout.min_shard=1", "optimizer.ema_decay=0.9", "model.dropout=0.1"};
   const auto steps = [&](int last) {
     Words words = common;
@@ -61,7 +61,7 @@ TEST_F(Job, ARunGoesOnInAnyNumberOfProcesses) {
     return words;
   };
   expect_done(run("whole", 1, steps(8)));
-  for (const auto& [first, second] : {std::pair{4, 1}, {4, 2}, {4, 4}, {1, 4}, {2, 4}}) {
+  for (const auto& [first, second] : {std::pair{4, 1}, {4, 2}, {4, 4}, {4, 8}, {1, 4}, {2, 4}}) {
     const std::string name = std::to_string(first) + "then" + std::to_string(second);
     SCOPED_TRACE(name);
     expect_done(run(name, first, steps(4)));
