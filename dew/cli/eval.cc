@@ -1,6 +1,7 @@
 #include <CLI/CLI.hpp>
 #include <cmath>
 #include <cstdio>
+#include <memory>
 #include <numbers>
 
 #include "dew/base/format.h"
@@ -72,6 +73,19 @@ WindowData load_data(const EvalArguments& a, const Model& model) {
   return data;
 }
 
+// Refuses what cannot fit before it is planned, where that is plain, or when it has been.
+std::unique_ptr<Stepper> make_stepper(const LMObjective& objective, const DispatchPlan& plan,
+                                      const Arrangement& arrangement, Backend& backend,
+                                      const StepSizes& sizes) {
+  expect_room(plan, sizes, memory_bytes());
+  try {
+    return std::make_unique<Stepper>(objective, step_shape(plan), sizes.compute, backend,
+                                     StepperOptions{.arrangement = arrangement});
+  } catch (const TooLarge& e) {
+    refuse_step(plan, sizes, e);
+  }
+}
+
 EvalResult evaluate(const EvalArguments& a, const Model& model, const WindowData& data,
                     Console& console, Processes& processes) {
   const TrainConfig& config = model.run_config();
@@ -86,18 +100,16 @@ EvalResult evaluate(const EvalArguments& a, const Model& model, const WindowData
                            .accumulate = config.data.accumulate,
                            .micro_batch = config.data.micro_batch});
   const std::vector<std::int64_t> shards = shards_of_process(arrangement, processes);
-  expect_room(plan,
-              {.model = config.model,
-               .compute = *parse_dtype(config.precision.compute),
-               .trains = false,
-               .shards = std::ssize(shards),
-               .batch_copies = 2},
-              memory_bytes());
-  ValidationPass pass(data.val, plan, a.batches, shards);
   const std::unique_ptr<Backend> backend = cpu_devices(arrangement.mesh.devices());
-  Stepper stepper(objective, step_shape(plan), *parse_dtype(config.precision.compute), *backend,
-                  {.arrangement = arrangement});
-  model.load(stepper);
+  const std::unique_ptr<Stepper> stepper =
+      make_stepper(objective, plan, arrangement, *backend,
+                   {.model = config.model,
+                    .compute = *parse_dtype(config.precision.compute),
+                    .trains = false,
+                    .shards = std::ssize(shards),
+                    .batch_copies = 2});
+  ValidationPass pass(data.val, plan, a.batches, shards);
+  model.load(*stepper);
   processes.steps_begin();
   std::int64_t batch = 0;
   int signal = 0;
@@ -106,7 +118,7 @@ EvalResult evaluate(const EvalArguments& a, const Model& model, const WindowData
     signal = static_cast<int>(processes.largest(stop_signal(), "a batch of an evaluation"));
     return signal != 0;
   };
-  const std::optional<EvalResult> result = stepper.evaluate(pass, before_batch);
+  const std::optional<EvalResult> result = stepper->evaluate(pass, before_batch);
   console.end_progress();
   if (!result) throw Stopped{signal};
   return *result;

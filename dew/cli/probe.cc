@@ -3,9 +3,11 @@
 #include <array>
 #include <cmath>
 #include <cstdio>
+#include <memory>
 
 #include "dew/base/format.h"
 #include "dew/base/json.h"
+#include "dew/base/text.h"
 #include "dew/checkpoint/safetensors.h"
 #include "dew/cli/cli.h"
 #include "dew/cli/devices.h"
@@ -117,6 +119,21 @@ void write_grads(const std::string& path, const Model& model,
 
 OrderedJson number(double x) { return std::isfinite(x) ? OrderedJson(x) : OrderedJson(); }
 
+std::unique_ptr<Stepper> make_stepper(const TrainConfig& config, const LMObjective& objective,
+                                      const StepBatch& batch, const StepperOptions& options,
+                                      Backend& backend) {
+  try {
+    return std::make_unique<Stepper>(objective, config.optimizer,
+                                     StepShape{1, batch.rows, batch.width},
+                                     *parse_dtype(config.precision.compute), backend, options);
+  } catch (const TooLarge& e) {
+    fail(ErrorCode::usage,
+         format("a step of {} rows of {} tokens needs {}B, this machine has {}B", batch.rows,
+                batch.width, short_number(e.kept + e.call), short_number(e.memory)),
+         "fewer or shorter rows need less");
+  }
+}
+
 // Adds loss and gradient at the start.
 void probe_gradient(const ProbeArguments& a, const Model& model, Stepper& stepper,
                     const StepBatch& batch, OrderedJson& report) {
@@ -193,14 +210,13 @@ int probe_command(const Arguments& arguments) {
   const StepBatch batch = spread(rows, plan);
   watch_stop_signals();
   const std::unique_ptr<Backend> backend = cpu_devices(arrangement.mesh.devices());
-  Stepper stepper(objective, config.optimizer, {1, batch.rows, batch.width},
-                  *parse_dtype(config.precision.compute), *backend,
-                  {.arrangement = arrangement, .probe = true});
-  model.load(stepper);
+  const std::unique_ptr<Stepper> stepper =
+      make_stepper(config, objective, batch, {.arrangement = arrangement, .probe = true}, *backend);
+  model.load(*stepper);
   OrderedJson report;
-  write_logits(a, stepper, batch, plan, config.model.vocab_size);
-  probe_gradient(a, model, stepper, batch, report);
-  probe_steps(a, stepper, batch, config.optimizer.lr, report);
+  write_logits(a, *stepper, batch, plan, config.model.vocab_size);
+  probe_gradient(a, model, *stepper, batch, report);
+  probe_steps(a, *stepper, batch, config.optimizer.lr, report);
   print(report.dump() + "\n");
   return 0;
 }

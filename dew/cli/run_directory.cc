@@ -5,6 +5,16 @@
 namespace dew::cli {
 namespace {
 
+std::vector<Path> missing_of(const Path& directory) {
+  std::vector<Path> missing;
+  for (Path path = directory / "log.txt"; !path.empty(); path = path.parent_path()) {
+    std::error_code unknown;
+    if (std::filesystem::exists(std::filesystem::symlink_status(path, unknown))) break;
+    missing.push_back(path);
+  }
+  return missing;
+}
+
 // The directory itself is an argument; what lies in it are files of a run.
 Path made(const Path& path) {
   if (file_kind(path, ErrorCode::usage) != FileKind::directory) {
@@ -29,8 +39,16 @@ Path without_links(const Path& path) {
 
 }  // namespace
 
+// With the locks still held. A directory with something in it stays.
+RunDirectory::~RunDirectory() {
+  if (begun_) return;
+  std::error_code ignored;
+  for (const Path& path : missing_) std::filesystem::remove(path, ignored);
+}
+
 RunDirectory::RunDirectory(const Path& path)
-    : path_(made(path)),
+    : missing_(missing_of(path)),
+      path_(made(path)),
       lock_(without_links(path_)),
       log_(regular(path_ / "log.txt"), ErrorCode::checkpoint) {
   if (!lock_.taken_by_another() && log_.take()) return;

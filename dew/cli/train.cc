@@ -291,6 +291,7 @@ int train(const TrainConfig& config, const TrainArguments& a, const RunInputs& i
   std::vector<std::string> changes;
   const auto resume = [&](const CheckpointInfo& from) { changes = differences(from, config); };
   const auto begin = [&](std::int64_t step, std::optional<MetricsWriter>& metrics) {
+    directory->begin();
     if (step == 0 && start) changes.push_back("Weights of " + config.run.init_from);
     write_file_atomic(directory->path() / "config.toml", to_toml(config), ErrorCode::checkpoint);
     metrics.emplace(directory->path() / "metrics.jsonl", step);

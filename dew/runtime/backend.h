@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "dew/base/error.h"
 #include "dew/ir/module.h"
 #include "dew/runtime/processes.h"
 #include "dew/runtime/trace.h"
@@ -36,6 +37,16 @@ struct Placed {
   // Results that several devices hold are computed for each of them, and must have the same bits: a
   // run throws an internal Error otherwise. Only where devices are simulated.
   bool check_replicas = false;
+};
+
+// A module needs more memory than there is. What a caller knows better, it says instead: the sizes
+// that it asked for, and which of them would fit.
+class TooLarge : public Error {
+ public:
+  // In bytes: what outlives a call, what a call needs besides, and what this machine has.
+  TooLarge(double kept_bytes, double call_bytes, double there);
+
+  double kept, call, memory;
 };
 
 // A module made ready to run. Registers hold zeros until something is written.
@@ -78,7 +89,7 @@ class Backend {
   virtual std::int64_t devices() const = 0;
   // Those that the devices are spread over, evenly.
   virtual Processes& processes() { return one_process(); }
-  // `module` is that of one device.
+  // `module` is that of one device. Throws TooLarge.
   virtual std::unique_ptr<Executable> load(Module module, Placed placed) = 0;
 };
 

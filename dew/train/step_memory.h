@@ -3,6 +3,7 @@
 #pragma once
 
 #include "dew/nn/transformer.h"
+#include "dew/runtime/backend.h"
 #include "dew/sharding/dispatch.h"
 
 namespace dew {
@@ -26,5 +27,10 @@ StepMemory least_memory(const DispatchPlan& plan, const StepSizes& sizes);
 // Throws ErrorCode::usage where that is more than `memory` bytes: the sizes, what they need, and
 // how much would fit.
 void expect_room(const DispatchPlan& plan, const StepSizes& sizes, double memory);
+
+// What a planned step found too large, told to somebody who chose a batch: throws ErrorCode::usage
+// with the rows of a micro step, and how many would fit.
+[[noreturn]] void refuse_step(const DispatchPlan& plan, const StepSizes& sizes,
+                              const TooLarge& too_large);
 
 }  // namespace dew

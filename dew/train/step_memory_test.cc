@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdio>
+
 #include "dew/base/file_test_support.h"
 
 namespace dew {
@@ -54,6 +56,43 @@ TEST(StepMemory, WhatCannotFitIsRefusedWithWhatWould) {
   } catch (const Error& error) {
     EXPECT_THAT(error.hint(), HasSubstr("data.micro_batch=302"));
   }
+}
+
+// Rows for which there is room for the batch, and for what is computed of it.
+TEST(StepMemory, RowsThatFitFitBothWays) {
+  std::int64_t rows = 2147483647;
+  try {
+    expect_room(DispatchPlan({.global_batch = rows, .seq_len = 32}),
+                {.model = model(), .batch_copies = 4}, 16e9);
+    FAIL();
+  } catch (const Error& error) {
+    ASSERT_EQ(std::sscanf(error.hint().c_str(), "data.global_batch=%ld", &rows), 1);
+  }
+  EXPECT_EQ(rows, 154702);
+  EXPECT_EQ(refusal({.global_batch = rows, .seq_len = 32}, 16e9), "no error");
+}
+
+struct Told {
+  std::string message, hint;
+};
+
+Told step_refusal(const DispatchOptions& options, const TooLarge& too_large) {
+  try {
+    refuse_step(DispatchPlan(options), {.model = model(), .batch_copies = 4}, too_large);
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::usage);
+    return {error.what(), error.hint()};
+  }
+}
+
+TEST(StepMemory, WhatAPlanFoundTooLargeIsToldInRows) {
+  const Told half = step_refusal({.global_batch = 1000, .seq_len = 32}, TooLarge(2e9, 18e9, 11e9));
+  EXPECT_EQ(half.message,
+            "a micro step of 1000 rows of 32 tokens needs 20.0GB, this machine has 11.0GB");
+  EXPECT_EQ(half.hint,
+            "data.micro_batch=450 or less may fit, and so may a smaller data.global_batch");
+  EXPECT_EQ(step_refusal({.global_batch = 10, .seq_len = 32}, TooLarge(12e9, 1e9, 11e9)).hint,
+            "a smaller data.seq_len or model needs less");
 }
 
 }  // namespace

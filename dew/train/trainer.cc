@@ -68,12 +68,16 @@ class Trainer::Run {
            format("the run is at step {} and its target is {} steps", clocks_.step, fit_.steps),
            "run.steps is the total of all runs in this directory; give a larger one");
     }
-    if (clocks_.step == fit_.steps && !owes_evaluation_) return result();
+    const bool there = clocks_.step == fit_.steps;
+    if (there && t_.stepper_ && !owes_evaluation_ && saved()) return result();
     if (!t_.stepper_) start_anew();
     expect_equal_replicas(processes_, t_.stepper_->arrays());
     if (TrainObserver* o = observer()) o->on_begin(clocks_.step);
     if (owes_evaluation_) evaluate();
-    if (clocks_.step == fit_.steps) return result();
+    if (there) {
+      save();  // what no step has changed, unless it came from there
+      return result();
+    }
     announce();
     try {
       train();
@@ -93,14 +97,13 @@ class Trainer::Run {
   }
 
  private:
-  void check_sizes() const {
-    expect_room(plan_,
-                {.model = t_.objective_.model().config(),
-                 .compute = o_.compute,
-                 .shards = std::ssize(shards_of_process(t_.arrangement_, processes_)),
-                 .batch_copies = data_.load.prefetch + 2},  // and the one of the devices
-                memory_bytes());
+  StepSizes sizes() const {
+    return {.model = t_.objective_.model().config(),
+            .compute = o_.compute,
+            .shards = std::ssize(shards_of_process(t_.arrangement_, processes_)),
+            .batch_copies = data_.load.prefetch + 2};  // and the one of the devices
   }
+  void check_sizes() const { expect_room(plan_, sizes(), memory_bytes()); }
 
   // Null: nobody watches, or another process tells.
   TrainObserver* observer() const { return processes_.first() ? o_.observer : nullptr; }
@@ -205,12 +208,16 @@ class Trainer::Run {
 
   void make_stepper() {
     t_.shape_ = step_shape(plan_);
-    t_.stepper_ = std::make_unique<Stepper>(
-        t_.objective_, t_.optimizer_, t_.shape_, o_.compute, *o_.devices,
-        StepperOptions{.arrangement = t_.arrangement_,
-                       .dump = dump_into(processes_.first() ? o_.dump : std::string()),
-                       .check_replicas = o_.check_replicas,
-                       .remark = [&](const std::string& line) { warning(line); }});
+    const StepperOptions options{.arrangement = t_.arrangement_,
+                                 .dump = dump_into(processes_.first() ? o_.dump : std::string()),
+                                 .check_replicas = o_.check_replicas,
+                                 .remark = [&](const std::string& line) { warning(line); }};
+    try {
+      t_.stepper_ = std::make_unique<Stepper>(t_.objective_, t_.optimizer_, t_.shape_, o_.compute,
+                                              *o_.devices, options);
+    } catch (const TooLarge& e) {
+      refuse_step(plan_, sizes(), e);
+    }
     t_.stepper_->set_key(key_from_seed(o_.seed));
   }
 
@@ -387,12 +394,14 @@ class Trainer::Run {
     return info;
   }
 
+  bool saved() const { return o_.checkpoints.empty() || t_.progress_.saved_step == clocks_.step; }
+
   // Writes the state while the run waits, unless it is written already.
   void save() {
     if (o_.checkpoints.empty()) return;
     const auto write = [&] {
       complete_snapshot();
-      if (t_.progress_.saved_step == clocks_.step) return;
+      if (saved()) return;
       if (TrainObserver* o = observer()) o->on_save(clocks_.step);
       saver_.save(info(), t_.stepper_->state());
       t_.progress_.saved_step = clocks_.step;

@@ -97,11 +97,12 @@ class Trainer {
   Trainer(LMObjective objective, Optimizer optimizer, TrainerOptions options);
   ~Trainer();
 
-  // Trains up to options.steps and saves the final state where checkpoints are given; a later call
-  // goes on from there. Throws ErrorCode::usage if the run is beyond the target already,
-  // ErrorCode::non_finite after five skipped updates in a row, and what a checkpoint could not be
-  // written for, at the next step at the latest; the last state is saved, or that is tried, before
-  // any error of training is thrown on.
+  // Trains up to options.steps and saves the final state where checkpoints are given, that before
+  // the first step if there is none to train; a later call goes on from there. Throws
+  // ErrorCode::usage if the run is beyond the target already, ErrorCode::non_finite after five
+  // skipped updates in a row, and what a checkpoint could not be written for, at the next step at
+  // the latest; the last state is saved, or that is tried, before any error of training is thrown
+  // on.
   FitResult fit(const WindowData& data, const FitOptions& options);
 
   // Lays the state out on the devices without training: that of the newest checkpoint, each device

@@ -130,6 +130,27 @@ TEST_F(TrainerTest, ASecondCallGoesOn) {
   EXPECT_THROW(twice.fit(data(4), {.steps = 8}), Error);
 }
 
+// The state that a run begins with is a final one too.
+TEST_F(TrainerTest, NoStepSavesTheFirstState) {
+  Trainer none(objective(), adamw(1e-2), options(true));
+  EXPECT_EQ(none.fit(data(), {.steps = 0}).clocks.step, 0);
+  EXPECT_TRUE(seen_.steps.empty());
+  ASSERT_EQ(list_checkpoints(directory_).size(), 1u);
+  EXPECT_EQ(list_checkpoints(directory_)[0].step, 0);
+  const std::vector<std::byte> first = bytes_of(none);
+  Trainer again(objective(), adamw(1e-2), options(true));
+  EXPECT_EQ(again.fit(data(), {.steps = 0}).clocks.step, 0);
+  Trainer placed(objective(), adamw(1e-2), options(false));
+  placed.place(data());
+  EXPECT_EQ(bytes_of(placed), first);
+  again.fit(data(), {.steps = 4});
+  const std::vector<double> want = seen_.losses;
+  seen_ = {};
+  Trainer once(objective(), adamw(1e-2), options(false));
+  once.fit(data(), {.steps = 4});
+  EXPECT_EQ(seen_.losses, want);
+}
+
 TEST_F(TrainerTest, PlacesAFirstState) {
   Trainer once(objective(), adamw(1e-2), options(false));
   once.fit(data(), {.steps = 4});

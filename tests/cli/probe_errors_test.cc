@@ -3,6 +3,7 @@
 
 #include <functional>
 
+#include "dew/base/machine.h"
 #include "tests/cli/probe_support.h"
 
 namespace dew {
@@ -214,6 +215,17 @@ TEST_F(ProbeErrors, HostileBatches) {
   std::string overlapping = good;
   overlapping.replace(overlapping.find("[120,240]"), 9, "[  0,120]");
   expect_refused(overlapping, "overlap");
+}
+
+TEST_F(ProbeErrors, MoreRowsThanThereIsMemoryFor) {
+  const double memory = memory_bytes();
+  if (memory > 64e9) GTEST_SKIP() << "as many rows as this machine has no room for take minutes";
+  const auto rows = static_cast<std::int64_t>(memory / 150e3);  // one needs 390 kB
+  BatchFile batch = some_batch(rows, 32, 256);
+  batch["input_ids"].type = StoredType::u8;
+  write_batch(directory_ / "b", batch);
+  expect_error(probe_with({"run", "--batch", "b"}), 2,
+               "a step of " + std::to_string(rows) + " rows of 32 tokens needs");
 }
 
 TEST_F(ProbeErrors, PositionsThatTheModelDoesNotHave) {

@@ -1,5 +1,6 @@
 // Everything that a user or the world can do wrong with dew train: one line, the documented exit
 // status, and nothing is written.
+#include "dew/base/machine.h"
 #include "dew/data/data_test_support.h"
 #include "tests/cli/error_case.h"
 
@@ -56,6 +57,10 @@ std::function<void(const Path&)> config_and(const std::string& text) {
 void deny_config(const Path& here) { make_unreadable(here / "config.toml"); }
 void deny_data(const Path& here) { make_unreadable(here / "tokens/train.bin"); }
 const Start kNobody = {.as_nobody = true};
+
+// Rows that need more than there is, but not so many that this is plain before a plan is made: one
+// needs 50 kB at least and 390 kB in fact.
+std::string planned_too_large() { return std::to_string(std::int64_t(memory_bytes() / 150e3)); }
 
 const std::vector<ErrorCase> kTyped = {
     {"NoConfig", {}, 2, {"dew train: CONFIG is required"}, {}, {}, "dew train --help"},
@@ -146,6 +151,13 @@ const std::vector<ErrorCase> kValues = {
      {},
      {},
      "data.global_batch="},
+    {"PlannedStepBeyondMemory",
+     with({"data.global_batch=" + planned_too_large()}),
+     2,
+     {"a micro step of " + planned_too_large() + " rows of 32 tokens needs", "this machine has"},
+     {},
+     {},
+     "data.micro_batch="},
     {"MicroStepBeyondMemory",
      with({"data.global_batch=1048576", "model.num_layers=1000"}),
      2,

@@ -1,4 +1,5 @@
 // Every number of a config as large and as small as its type allows: a run, or one line, at once.
+#include <csignal>
 #include <variant>
 
 #include "dew/train/config_fields.h"
@@ -20,7 +21,7 @@ std::vector<Extreme> extremes() {
   for (const ConfigSection& section : config_sections()) {
     for (const ConfigField& field : section.fields) {
       const std::string key = full_key(section, field);
-      if (key == "run.steps") continue;  // as many as somebody wants to wait for
+      if (key == "run.steps") continue;  // as many as somebody wants to wait for: below
       const ConfigSlot slot = field.slot(config);
       const bool real = std::holds_alternative<double*>(slot);
       const bool whole = std::holds_alternative<std::int64_t*>(slot) ||
@@ -62,6 +63,47 @@ TEST_P(TrainSizes, RunsOrIsRefusedAtOnce) {
   EXPECT_TRUE(outcome.status >= 2 && outcome.status <= 4) << outcome.status << " " << outcome.err;
   expect_error(outcome, outcome.status, "");
   EXPECT_FALSE(std::filesystem::exists(directory / "run"));
+}
+
+class TrainSteps : public testing::TestWithParam<const char*> {};
+
+INSTANTIATE_TEST_SUITE_P(Schedules, TrainSteps,
+                         testing::Values("constant", "warmup_cosine", "warmup_stable_decay",
+                                         "linear"),
+                         [](const auto& p) { return std::string(p.param); });
+
+// As many steps as there are numbers, and as long a warm-up: the rate is a rate, and whoever has
+// waited enough stops the run and goes on with fewer.
+TEST_P(TrainSteps, AnyTargetIsOneToGoFor) {
+  const TemporaryDirectory directory;
+  const Words overrides = {"run.steps=9223372036854775807", "run.log_every=1",
+                           std::string("schedule.name=") + GetParam(),
+                           "schedule.warmup_steps=9223372036854775806"};
+  Running running(train_notebook(directory / "run", overrides));
+  ASSERT_TRUE(running.wait_for("step 3:"));
+  running.signal(SIGTERM);
+  const Outcome outcome = running.finish();
+  EXPECT_EQ(outcome.status, 128 + SIGTERM) << outcome.err;
+  const Json last = metrics_of(directory / "run").back();
+  EXPECT_GT(last["lr"], 0);
+  EXPECT_LT(last["lr"], 1e-15);
+  const std::string next = std::to_string(last["step"].get<std::int64_t>() + 1);
+  expect_done(dew(train_notebook(directory / "run", {"run.steps=" + next})));
+}
+
+TEST(TrainNoSteps, NoneSavesTheFirstState) {
+  const TemporaryDirectory directory;
+  const Words words = train_notebook(directory / "run", {"run.steps=0"});
+  expect_done(dew(words));
+  const auto first = digests_of(directory / "run");
+  EXPECT_GT(first.size(), 0u);
+  EXPECT_TRUE(std::filesystem::exists(directory / "run/config.toml"));
+  expect_done(dew(words));
+  EXPECT_EQ(digests_of(directory / "run"), first);
+  const Path once = directory / "once", then = directory / "run";
+  expect_done(dew(train_notebook(once, {"run.steps=2"})));
+  expect_done(dew(train_notebook(then, {"run.steps=2"})));
+  EXPECT_EQ(digests_of(then), digests_of(once));
 }
 
 }  // namespace

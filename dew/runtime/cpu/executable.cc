@@ -102,12 +102,7 @@ void CpuExecutable::expect_room() const {
   for (const Compiled& c : compiled_)
     arena = std::max(arena, static_cast<double>(c.plan.arena_bytes));
   const double there = memory_bytes();
-  if (registers + arena <= there) return;
-  fail(ErrorCode::usage,
-       format("{}B for what outlives a call (state, batch) and {}B for values are needed, this "
-              "machine has {}B",
-              short_number(registers), short_number(arena), short_number(there)),
-       "a smaller batch, more accumulation or remat = \"full\" needs less");
+  if (registers + arena > there) throw TooLarge(registers, arena, there);
 }
 
 void CpuExecutable::make_kernels() {
