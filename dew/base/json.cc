@@ -17,11 +17,7 @@ std::string plain_reason(std::string_view message) {
   if (const auto end = message.find("] "); message.starts_with("[json.") && end != message.npos) {
     message.remove_prefix(end + 2);
   }
-  std::string plain(message.substr(0, kMostShown + 1));
-  for (char& c : plain) {
-    if (c < ' ' || c > '~') c = '?';
-  }
-  return shortened(std::move(plain));
+  return plain_text(message);
 }
 
 std::string shorten(const Json& json) {

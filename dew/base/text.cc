@@ -8,13 +8,15 @@
 
 namespace dew {
 
-std::string in_quotes(std::string_view name) {
-  std::string text(name.substr(0, kMostShown + 1));
-  for (char& c : text) {
-    if (c < ' ' || c > '~') c = '?';
+std::string plain_text(std::string_view text, char instead) {
+  std::string plain(text.substr(0, kMostShown + 1));
+  for (char& c : plain) {
+    if (c < ' ' || c > '~') c = instead;
   }
-  return format("'{}'", shortened(std::move(text)));
+  return shortened(std::move(plain));
 }
+
+std::string in_quotes(std::string_view name) { return format("'{}'", plain_text(name)); }
 
 std::string shortened(std::string text, std::size_t most) {
   if (text.size() <= most) return text;

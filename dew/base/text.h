@@ -8,7 +8,11 @@ namespace dew {
 
 constexpr std::size_t kMostShown = 160;  // bytes of a text from outside in one message
 
-// A name from a file as a message may show it: quoted, on one line, in ASCII, of bearable length.
+// A text from outside as a message may show it: on one line, in ASCII with `instead` of what is
+// not, of bearable length.
+std::string plain_text(std::string_view text, char instead = '?');
+
+// The same of a name, quoted.
 std::string in_quotes(std::string_view name);
 
 // A text of bearable length: its first `most` bytes and dots where there are more.

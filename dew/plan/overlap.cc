@@ -149,7 +149,7 @@ class Ordering {
   std::vector<LoweringItem> items_;
   std::vector<bool> exchanges_, scans_, sends_much_, done_;
   std::vector<std::set<int>> needs_;
-  std::map<int, int> under_way_;  // started as the so-manieth, and nobody has waited
+  std::map<int, int> under_way_;  // nobody has waited for them; the number of each start
   int started_ = 0;
 };
 

@@ -24,13 +24,7 @@ constexpr std::int64_t kMaxBytes = std::int64_t{1} << 20;
 constexpr const char* kCommandLine = "command line";
 
 // One line of plain text, whatever a parser or a value has in it.
-std::string plain(std::string_view text) {
-  std::string line(text.substr(0, kMostShown + 1));
-  for (char& c : line) {
-    if (c < ' ' || c > '~') c = ' ';
-  }
-  return shortened(std::move(line));
-}
+std::string plain(std::string_view text) { return plain_text(text, ' '); }
 
 // TOML has bytes beyond ASCII in strings and comments alone. Elsewhere the library's behaviour is
 // undefined for many of them, so they must not reach it: gives the line of the first, 0 if none.
