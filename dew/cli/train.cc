@@ -129,6 +129,7 @@ FitOptions fit_options(const TrainConfig& config) {
           .log_every = run.log_every,
           .eval_every = run.eval_every,
           .checkpoint_every = run.checkpoint_every,
+          .agree_every = run.agree_every,
           .lr = [=, schedule = config.schedule, peak = config.optimizer.lr](
                     std::int64_t committed) { return rate(schedule, peak, run.steps, committed); },
           .should_stop = [] { return stop_signal() != 0; }};

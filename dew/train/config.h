@@ -23,7 +23,7 @@ namespace dew {
 struct RunConfig {
   std::string dir;
   std::int64_t seed = 0, steps = 0;
-  std::int64_t log_every = 10, eval_every = 0, checkpoint_every = 0;
+  std::int64_t log_every = 10, eval_every = 0, checkpoint_every = 0, agree_every = 0;
   std::int64_t keep = 3, keep_best = 0, keep_every = 0;
   bool snapshots = true;
   std::string resume = "auto";  // auto, never, must

@@ -53,6 +53,13 @@ constexpr ConfigField kRun[] = {
      .on_resume = kFree,
      .doc = "steps from one checkpoint to the next; 0: at the end only",
      .aliases = "save_every save_steps save_interval ckpt_every"},
+    {.key = "agree_every",
+     .slot = SLOT(run.agree_every),
+     .range = kCount,
+     .on_resume = kFree,
+     .doc =
+         "steps from one comparison to the next of what several processes hold of the state, which "
+         "must have the same bits; 0: at the start only"},
     {.key = "keep",
      .slot = SLOT(run.keep),
      .range = kCount,

@@ -26,8 +26,8 @@ std::string shared_parts(std::span<const Stepper::Array> arrays) {
 
 }  // namespace
 
-void expect_equal_replicas(Processes& processes, std::span<const Stepper::Array> arrays) {
-  if (processes.count() == 1) return;
+std::int64_t expect_equal_replicas(Processes& processes, std::span<const Stepper::Array> arrays) {
+  if (processes.count() == 1) return 0;
   const std::vector<std::string> all =
       processes.exchange(shared_parts(arrays), "the digests of replicas");
   std::map<std::string, std::pair<std::string, int>> known;  // by part: digest, and who has it
@@ -42,6 +42,7 @@ void expect_equal_replicas(Processes& processes, std::span<const Stepper::Array>
                                       processes.name(rank), part));
     }
   }
+  return std::ssize(known);
 }
 
 }  // namespace dew

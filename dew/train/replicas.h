@@ -1,6 +1,7 @@
 // Do processes that hold the same part of a state have the same bits of it?
 #pragma once
 
+#include <cstdint>
 #include <span>
 
 #include "dew/runtime/processes.h"
@@ -8,7 +9,8 @@
 
 namespace dew {
 
-// Throws ErrorCode::process, naming the array, the part and the processes, if not.
-void expect_equal_replicas(Processes& processes, std::span<const Stepper::Array> arrays);
+// Throws ErrorCode::process, naming the array, the part and the processes, if not. Returns of how
+// many parts there are several copies.
+std::int64_t expect_equal_replicas(Processes& processes, std::span<const Stepper::Array> arrays);
 
 }  // namespace dew

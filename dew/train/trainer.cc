@@ -174,7 +174,13 @@ class Trainer::Run {
     const std::int64_t most = processes_.largest(mine, "the end of a step");
     stopped_ = most >= kStop && clocks_.step < fit_.steps;
     if (saver_.begun() && most == 0) complete_snapshot();
-    if (o_.check_replicas) expect_equal_replicas(processes_, t_.stepper_->arrays());
+  }
+
+  void agree() {
+    const std::int64_t parts = expect_equal_replicas(processes_, t_.stepper_->arrays());
+    if (!due(clocks_.step, fit_.agree_every)) return;
+    message(format("step {}: the {} processes agree on the {} parts of the state that several hold",
+                   clocks_.step, processes_.count(), parts));
   }
 
   bool should_stop() {
@@ -334,6 +340,7 @@ class Trainer::Run {
 
   void after_step() {
     const bool last = clocks_.step == fit_.steps || stopped_;
+    if (o_.check_replicas || due(clocks_.step, fit_.agree_every)) aside([&] { agree(); });
     if (due(clocks_.step, fit_.log_every) || last) log();
     if (due(clocks_.step, fit_.eval_every) && !last) evaluate();
     if (due(clocks_.step, fit_.checkpoint_every) && !last) o_.snapshots ? begin_snapshot() : save();

@@ -51,8 +51,8 @@ struct TrainerOptions {
   MeshSpec mesh = {};
   Layout layout = {};
   bool accumulate_full = false;  // see Placement
-  // Slow, for finding faults: see Placed. Processes that hold the same part of the state must also
-  // have the same bits of it after every step; at the start they must in any case.
+  // Slow, for finding faults: see Placed. Processes, too, must agree after every step, see
+  // FitOptions::agree_every.
   bool check_replicas = false;
   DType compute = DType::f32;
   std::optional<std::int64_t> accumulate = {}, micro_batch = {};  // at most one
@@ -78,6 +78,8 @@ struct FitOptions {
   std::int64_t steps = 0;  // total, those of earlier runs included
   std::int64_t log_every = 10;
   std::int64_t eval_every = 0, checkpoint_every = 0;  // 0: at the end only
+  // Processes that hold the same part of the state must have the same bits of it; 0: at the start.
+  std::int64_t agree_every = 0;
   // The rate by committed updates so far; empty: the optimizer's.
   std::function<double(std::int64_t committed)> lr = {};
   // Asked after each step and in evaluations. All processes stop where any of them is told to.

@@ -105,6 +105,18 @@ TEST_F(Job, Bf16AndReplicasChecked) {
   expect_near(losses_of(directory_ / "two"), losses_of(directory_ / "one"), 2e-2);
 }
 
+// fsdp lies inside of processes, data across: two of them hold each part.
+TEST_F(Job, ReplicasAgreeEveryOtherStep) {
+  const Outcome outcome = run("run", 2,
+                              {"run.steps=5", "run.agree_every=2", "devices.spec=cpu:4",
+                               "mesh.fsdp=2", "layout.min_shard=1"});
+  expect_done(outcome);
+  for (const int step : {1, 2, 3, 4, 5}) {
+    const std::string line = "step " + std::to_string(step) + ": the 2 processes agree on the ";
+    EXPECT_EQ(outcome.err.find(line) != std::string::npos, step % 2 == 0) << outcome.err;
+  }
+}
+
 TEST_F(Job, EvaluationsToo) {
   expect_done(run("run", 1, {"run.steps=2"}));
   const Words eval = {"eval", (directory_ / "run").string(), "--data", "tests/data/notebook-tokens",
