@@ -11,44 +11,17 @@ namespace {
 
 using namespace sharding_test;
 
-class PlannedStep {
+class PlannedStep : public ReferenceStep {
  public:
-  explicit PlannedStep(const Case& c)
-      : objective_(CausalTransformer(c.config), {.seq_len = kColumns, .z_loss = 0.02}),
-        module_(optimized(
-            training_module(objective_, optimizer_, {c.micro_steps, c.rows, kColumns}, c.compute))),
-        before_(start(objective_, optimizer_, c)),
-        after_(before_) {
-    for (const char* name : {"c1", "c2"}) {
-      before_.erase(name);
-      after_.erase(name);
-    }
-    plain::run_list(module_, "train", after_);
-    plain::run_list(module_, "eval", after_);
-  }
+  using ReferenceStep::ReferenceStep;
 
   void expect_same(const Mesh& mesh, std::mt19937* random = nullptr) {
-    const Placement placement = training_placement(module_, objective_, optimizer_, mesh, random);
-    const Partitioned parts = partition(module_, placement);
-    PlannedMachine machine(parts, module_, mesh);
-    for (const auto& [name, array] : before_) machine.set(name, array);
-    machine.run("train");
-    machine.run("eval");
-    for (const auto& [name, array] : after_) {
-      double scale = 1e-3;
-      for (const double v : array.data) scale = std::max(scale, std::abs(v));
-      EXPECT_LT(plain::worst_difference(machine.get(name).data, array.data) / scale, 1e-4)
-          << name << " on " << to_string(mesh);
-    }
+    SCOPED_TRACE(to_string(mesh));
+    const Partitioned parts = partition(module(), placement_on(mesh, random));
+    PlannedMachine machine(parts, module(), mesh);
+    run_on(machine);
+    for (const auto& [name, array] : after()) expect_close(name, machine.get(name), array, 1e-4);
   }
-
- private:
-  // Not adamw: it makes steps of one size from gradients that are zero but for rounding (of the key
-  // biases).
-  const Optimizer optimizer_ = {.name = "sgd", .momentum = 0.5, .clip_norm = 0.5, .ema_decay = 0.9};
-  LMObjective objective_;
-  Module module_;
-  Arrays before_, after_;
 };
 
 TEST(Plans, OfLlamaLikeSteps) {

@@ -23,31 +23,19 @@ struct Gathered {
   std::map<Dims, std::vector<std::byte>> parts;
 };
 
-class StepOnProcesses {
+class StepOnProcesses : public ReferenceStep {
  public:
-  explicit StepOnProcesses(const Case& c)
-      : objective_(CausalTransformer(c.config), {.seq_len = kColumns, .z_loss = 0.02}),
-        module_(optimized(
-            training_module(objective_, optimizer_, {c.micro_steps, c.rows, kColumns}, c.compute))),
-        before_(start(objective_, optimizer_, c)),
-        after_(before_) {
-    for (const char* name : {"c1", "c2"}) {
-      before_.erase(name);
-      after_.erase(name);
-    }
-    plain::run_list(module_, "train", after_);
-    plain::run_list(module_, "eval", after_);
-  }
+  using ReferenceStep::ReferenceStep;
 
   void expect_same(const Mesh& mesh, int processes, double tolerance,
                    std::mt19937* random = nullptr) {
     SCOPED_TRACE(to_string(mesh) + " on " + std::to_string(processes));
-    const Placement placement = training_placement(module_, objective_, optimizer_, mesh, random);
+    const Placement placement = placement_on(mesh, random);
     arrays_.clear();
     comm::run_processes(processes, [&](comm::Job& job) { run(job, placement); });
-    for (const auto& [name, array] : after_) {
+    for (const auto& [name, array] : after()) {
       const Type& type =
-          module_.registers[static_cast<std::size_t>(module_.register_index(name))].type;
+          module().registers[static_cast<std::size_t>(module().register_index(name))].type;
       const Gathered& found = arrays_[name];
       if (found.boxes.empty()) continue;
       std::vector<Box> boxes;
@@ -55,10 +43,7 @@ class StepOnProcesses {
       if (type.elements() > 0) {
         EXPECT_EQ(tiling_problem(type.shape, boxes), "") << name;
       }
-      double scale = 1e-3;
-      for (const double v : array.data) scale = std::max(scale, std::abs(v));
-      const Array values = load(type, found.bytes.data());
-      EXPECT_LT(plain::worst_difference(values.data, array.data) / scale, tolerance) << name;
+      expect_close(name, load(type, found.bytes.data()), array, tolerance);
     }
   }
 
@@ -66,18 +51,16 @@ class StepOnProcesses {
   void run(comm::Job& job, const Placement& placement) {
     const std::unique_ptr<Backend> backend =
         cpu_backend(1 + job.rank() % 2, placement.mesh.devices(), &job);
-    ExecutedMachine machine(module_, placement, *backend);
-    for (const auto& [name, array] : before_) machine.set(name, array);
-    machine.run("train");
-    machine.run("eval");
+    ExecutedMachine machine(module(), placement, *backend);
+    run_on(machine);
     const std::lock_guard lock(mutex_);
-    for (const auto& [name, array] : after_) collect(name, machine.shards(name));
+    for (const auto& [name, array] : after()) collect(name, machine.shards(name));
   }
 
   // The same bits in every process that has them.
   void collect(const std::string& name, const std::vector<Shard>& shards) {
     const Type& type =
-        module_.registers[static_cast<std::size_t>(module_.register_index(name))].type;
+        module().registers[static_cast<std::size_t>(module().register_index(name))].type;
     Gathered& all = arrays_[name];
     all.bytes.resize(static_cast<std::size_t>(type.bytes()));
     for (const Shard& s : shards) {
@@ -95,10 +78,6 @@ class StepOnProcesses {
     }
   }
 
-  const Optimizer optimizer_ = {.name = "sgd", .momentum = 0.5, .clip_norm = 0.5, .ema_decay = 0.9};
-  LMObjective objective_;
-  Module module_;
-  Arrays before_, after_;
   std::mutex mutex_;
   std::map<std::string, Gathered> arrays_;
 };

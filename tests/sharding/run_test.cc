@@ -11,53 +11,32 @@ namespace {
 
 using namespace sharding_test;
 
-class ExecutedStep {
+class ExecutedStep : public ReferenceStep {
  public:
-  explicit ExecutedStep(const Case& c)
-      : objective_(CausalTransformer(c.config), {.seq_len = kColumns, .z_loss = 0.02}),
-        module_(optimized(
-            training_module(objective_, optimizer_, {c.micro_steps, c.rows, kColumns}, c.compute))),
-        before_(start(objective_, optimizer_, c)),
-        after_(before_) {
-    for (const char* name : {"c1", "c2"}) {
-      before_.erase(name);
-      after_.erase(name);
-    }
-    plain::run_list(module_, "train", after_);
-    plain::run_list(module_, "eval", after_);
-  }
+  using ReferenceStep::ReferenceStep;
 
   void expect_same(const Mesh& mesh, double tolerance, std::mt19937* random = nullptr) {
     SCOPED_TRACE(to_string(mesh));
-    const Placement placement = training_placement(module_, objective_, optimizer_, mesh, random);
+    const Placement placement = placement_on(mesh, random);
     const Arrays first = run(placement, 1, false), second = run(placement, 3, false);
     run(placement, 2, true);
-    for (const auto& [name, array] : after_) {
+    for (const auto& [name, array] : after()) {
       const Array& found = first.at(name);
       if (found.data.empty()) continue;
       EXPECT_EQ(found, second.at(name)) << name << " depends on the number of workers";
-      double scale = 1e-3;
-      for (const double v : array.data) scale = std::max(scale, std::abs(v));
-      EXPECT_LT(plain::worst_difference(found.data, array.data) / scale, tolerance) << name;
+      expect_close(name, found, array, tolerance);
     }
   }
 
  private:
-  Arrays run(const Placement& placement, int workers, bool check_replicas) {
+  Arrays run(const Placement& placement, int workers, bool check_replicas) const {
     const std::unique_ptr<Backend> backend = cpu_backend(workers);
-    ExecutedMachine machine(module_, placement, *backend, check_replicas);
-    for (const auto& [name, array] : before_) machine.set(name, array);
-    machine.run("train");
-    machine.run("eval");
+    ExecutedMachine machine(module(), placement, *backend, check_replicas);
+    run_on(machine);
     Arrays out;
-    for (const auto& [name, array] : after_) out[name] = machine.get(name);
+    for (const auto& [name, array] : after()) out[name] = machine.get(name);
     return out;
   }
-
-  const Optimizer optimizer_ = {.name = "sgd", .momentum = 0.5, .clip_norm = 0.5, .ema_decay = 0.9};
-  LMObjective objective_;
-  Module module_;
-  Arrays before_, after_;
 };
 
 // y is said to be the same on both devices, but each adds its number to x.

@@ -1,6 +1,8 @@
 // Training steps that tests of meshes run: models, batches, and the meshes.
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include "dew/train/run_module_test_support.h"
 #include "tests/sharding/placements.h"
 
@@ -70,6 +72,56 @@ inline Arrays start(const LMObjective& objective, const Optimizer& optimizer, co
   r["step"].data = {9};
   return r;
 }
+
+// A step and an evaluation, with what their registers hold before, and after it on one device with
+// the references.
+class ReferenceStep {
+ public:
+  explicit ReferenceStep(const Case& c)
+      : objective_(CausalTransformer(c.config), {.seq_len = kColumns, .z_loss = 0.02}),
+        module_(optimized(
+            training_module(objective_, optimizer_, {c.micro_steps, c.rows, kColumns}, c.compute))),
+        before_(start(objective_, optimizer_, c)),
+        after_(before_) {
+    for (const char* name : {"c1", "c2"}) {
+      before_.erase(name);
+      after_.erase(name);
+    }
+    plain::run_list(module_, "train", after_);
+    plain::run_list(module_, "eval", after_);
+  }
+
+ protected:
+  Placement placement_on(const Mesh& mesh, std::mt19937* random) const {
+    return training_placement(module_, objective_, optimizer_, mesh, random);
+  }
+
+  // `machine` has set() and run(): for an ExecutedMachine and for a PlannedMachine.
+  template <class Machine>
+  void run_on(Machine& machine) const {
+    for (const auto& [name, array] : before_) machine.set(name, array);
+    machine.run("train");
+    machine.run("eval");
+  }
+
+  static void expect_close(const std::string& name, const Array& found, const Array& expected,
+                           double tolerance) {
+    double scale = 1e-3;
+    for (const double v : expected.data) scale = std::max(scale, std::abs(v));
+    EXPECT_LT(plain::worst_difference(found.data, expected.data) / scale, tolerance) << name;
+  }
+
+  const Module& module() const { return module_; }
+  const Arrays& after() const { return after_; }
+
+ private:
+  // Not adamw: it makes steps of one size from gradients that are zero but for rounding (of the key
+  // biases).
+  const Optimizer optimizer_ = {.name = "sgd", .momentum = 0.5, .clip_norm = 0.5, .ema_decay = 0.9};
+  LMObjective objective_;
+  Module module_;
+  Arrays before_, after_;
+};
 
 inline std::vector<Mesh> meshes() {
   std::vector<Mesh> out;
