@@ -81,7 +81,7 @@ ScoreBlock score_block(const AttentionTask& task, const RowMask& mask, std::int6
   return b;
 }
 
-const Product& RunProducts::of(const Run& run) const {
+const TileProduct& RunProducts::of(const Run& run) const {
   return products_[static_cast<std::size_t>(run.count() - 1)];
 }
 
@@ -173,7 +173,7 @@ AttentionForward::AttentionForward(const AttentionTask& task) : task_(task), mas
   product_ =
       r.add(static_cast<std::int64_t>(std::max(scores_.scratch_bytes(), values_.scratch_bytes())));
   worker_scratch_ = r.total();
-  implementation_ = "onednn" + scores_.implementation() + " tiles, highway softmax";
+  implementation_ = scores_.implementation() + " tiles, highway softmax";
 }
 
 void AttentionForward::run_piece(const KernelArgs& args, std::int64_t row, std::int64_t head,

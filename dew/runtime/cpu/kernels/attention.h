@@ -14,6 +14,7 @@
 #include "dew/runtime/cpu/kernel.h"
 #include "dew/runtime/cpu/kernels/attention_rows.h"
 #include "dew/runtime/cpu/kernels/dot_pack.h"
+#include "dew/runtime/cpu/kernels/small_product.h"
 #include "dew/runtime/cpu/onednn.h"
 
 namespace dew::cpu {
@@ -84,14 +85,14 @@ class RunProducts {
     for (std::int64_t n = 1; n <= task.run_keys() / task.k.size; ++n)
       products_.emplace_back(shape(n * task.k.size));
   }
-  const Product& of(const struct Run& run) const;
+  const TileProduct& of(const struct Run& run) const;
   std::size_t scratch_bytes() const;
   std::string implementation() const {
-    return products_.empty() ? "" : " " + products_.back().implementation();
+    return products_.empty() ? "" : products_.back().implementation();
   }
 
  private:
-  std::vector<Product> products_;
+  std::vector<TileProduct> products_;
 };
 
 // Scratch memory as a sequence of regions, each aligned to 64 bytes.

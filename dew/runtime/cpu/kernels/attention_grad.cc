@@ -74,7 +74,7 @@ AttentionGrad::AttentionGrad(const AttentionTask& task) : task_(task), mask_(tas
   }
   make_products();
   lay_out_scratch();
-  implementation_ = "onednn" + scores_.implementation() + " tiles, highway softmax";
+  implementation_ = scores_.implementation() + " tiles, highway softmax";
 }
 
 void AttentionGrad::choose_segments() {

@@ -115,7 +115,7 @@ class TogetherForward : public Kernel {
     worker_scratch_ = r.total();
     shared_scratch_ = mask_.bytes();
     phases_ = {static_cast<int>(task.rows), static_cast<int>(task.rows * task.q.count)};
-    implementation_ = "onednn" + scores_.implementation() + " rows, highway softmax";
+    implementation_ = scores_.implementation() + " rows, highway softmax";
   }
 
   void run(const KernelArgs& args, int phase, int piece) const noexcept override {
@@ -200,7 +200,7 @@ class TogetherGrad : public Kernel {
     worker_scratch_ = r.total();
     shared_scratch_ = mask_.bytes();
     phases_ = {static_cast<int>(task.rows), static_cast<int>(task.rows)};
-    implementation_ = "onednn" + scores_.implementation() + " rows, highway softmax";
+    implementation_ = scores_.implementation() + " rows, highway softmax";
   }
 
   void run(const KernelArgs& args, int phase, int row) const noexcept override {

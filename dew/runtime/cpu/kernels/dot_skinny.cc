@@ -37,13 +37,6 @@ struct SkinnyPart {
 }  // namespace dew::cpu
 #endif
 
-// GCC unrolls loops over registers only when told.
-#if defined(__GNUC__) && !defined(__clang__)
-#define DEW_UNROLL _Pragma("GCC unroll 8")
-#else
-#define DEW_UNROLL
-#endif
-
 HWY_BEFORE_NAMESPACE();
 namespace dew::cpu::HWY_NAMESPACE {
 namespace {
