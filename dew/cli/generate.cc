@@ -133,10 +133,10 @@ std::vector<std::int32_t> encode_prompt(const std::string& text, const Tokenizer
   std::vector<std::int32_t> ids = tokenizer.encode(text, {.special_in_text = true, .frame = !ours});
   const auto trained = ours ? model.tokenizer().bos_id : std::nullopt;
   if (trained) ids.insert(ids.begin(), static_cast<std::int32_t>(*trained));
-  // The text may spell the token that begins it.
+  // The text may spell the token that begins it, too.
   const auto bos =
       trained ? std::optional(static_cast<std::int32_t>(*trained)) : tokenizer.bos_id();
-  if (ids.size() > 1 && bos == ids[0] && ids[0] == ids[1]) ids.erase(ids.begin());
+  while (ids.size() > 1 && bos == ids[0] && ids[0] == ids[1]) ids.erase(ids.begin());
   return ids;
 }
 

@@ -91,16 +91,23 @@ void append_stored(std::span<const std::int32_t> ids, IdType type, std::int64_t 
 DocumentFrame::DocumentFrame(const Tokenizer& tokenizer, bool add_bos)
     : bos_(add_bos ? tokenizer.bos_id() : std::nullopt), eos_(tokenizer.eos_id()) {}
 
-void DocumentFrame::add(std::span<const std::int32_t> from, std::vector<std::int32_t>& ids) {
-  if (from.empty()) return;
-  if (!begun_ && bos_ && from.front() != *bos_) ids.push_back(*bos_);
+void DocumentFrame::begin(std::vector<std::int32_t>& ids) {
+  if (begun_) return;
   begun_ = true;
+  if (bos_ && bos_ != eos_) ids.push_back(*bos_);
+  last_ = bos_;
+}
+
+void DocumentFrame::add(std::span<const std::int32_t> from, std::vector<std::int32_t>& ids) {
+  while (!begun_ && bos_ && !from.empty() && from.front() == *bos_) from = from.subspan(1);
+  if (from.empty()) return;
+  begin(ids);
   ids.insert(ids.end(), from.begin(), from.end());
   last_ = from.back();
 }
 
 void DocumentFrame::end(std::vector<std::int32_t>& ids) {
-  if (!begun_ && bos_) ids.push_back(*bos_);
+  begin(ids);
   if (eos_ && last_ != eos_) ids.push_back(*eos_);
   begun_ = false;
   last_.reset();

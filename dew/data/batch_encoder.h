@@ -49,15 +49,22 @@ void visit_json_lines(const TextBatch& batch, const std::string& field, bool ski
 void append_stored(std::span<const std::int32_t> ids, IdType type, std::int64_t vocab_size,
                    std::vector<std::byte>& out);
 
-// One document's ids with its begin and end token, neither of them twice: text may spell them.
+// One document's ids with its begin and end token. A document that gets a begin token has one,
+// however many its text spells in front, and no second end token where the text ends with one. If
+// both are the same token, it stands between two documents once, so the front of all of them needs
+// it.
 class DocumentFrame {
  public:
   DocumentFrame(const Tokenizer& tokenizer, bool add_bos);
+  // What is in front of the first document.
+  std::optional<std::int32_t> front() const { return bos_ == eos_ ? bos_ : std::nullopt; }
   // The document's ids come, in as many calls as they like; `ids` is what to write.
   void add(std::span<const std::int32_t> from, std::vector<std::int32_t>& ids);
   void end(std::vector<std::int32_t>& ids);
 
  private:
+  void begin(std::vector<std::int32_t>& ids);
+
   std::optional<std::int32_t> bos_, eos_, last_;
   bool begun_ = false;
 };

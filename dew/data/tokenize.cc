@@ -29,7 +29,8 @@ class Pass {
  public:
   Pass(const Tokenizer& tokenizer, const TokenizeOptions& options, const TextInputs& inputs,
        IdWriter& out, TokenizeResult& result)
-      : options_(options),
+      : tokenizer_(tokenizer),
+        options_(options),
         inputs_(inputs),
         out_(out),
         result_(result),
@@ -37,6 +38,8 @@ class Pass {
         workers_(works(tokenizer, options, out.type())) {}
 
   void run() {
+    if (const auto front = DocumentFrame(tokenizer_, options_.add_bos).front())
+      out_.write({&*front, 1});
     TextBatches batches(inputs_, {.batch_bytes = kPiece,
                                   .overlap = PartIds::kOverlap,
                                   .skip_invalid = options_.skip_invalid && checks_text_});
@@ -102,6 +105,7 @@ class Pass {
           {.bytes = taken_, .total_bytes = inputs_.total_bytes, .tokens = out_.count()});
   }
 
+  const Tokenizer& tokenizer_;
   const TokenizeOptions& options_;
   const TextInputs& inputs_;
   IdWriter& out_;

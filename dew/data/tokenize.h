@@ -29,7 +29,8 @@ struct TokenizeOptions {
   double val_fraction = 0.02;       // the first floor(fraction x ids) ids become val.bin
   std::string text_field = "text";  // the member of JSON lines that is the document
   bool stdin_is_json_lines = false;
-  // Each document begins with the tokenizer's begin token (once, if its text spells it too).
+  // Each document begins with the tokenizer's begin token, once, if its text spells it too. Where
+  // that is the end token as well, the end of the document before it is meant.
   bool add_bos = false;
   // Control tokens that are spelled out in the text are found; else text is text.
   bool special_in_text = false;

@@ -441,7 +441,7 @@ TEST(TokenizeInputs, TextThatIsNotUtf8IsNamedOrLeftOut) {
 TEST(TokenizeInputs, OneBeginTokenWhateverTheTextSpells) {
   const OpenedTokenizer llama = open_tokenizer("tests/data/tokenizers/llama2");
   const TemporaryDirectory tmp;
-  write_text(tmp / "a", "<s>a");
+  write_text(tmp / "a", "<s><s>a");
   write_text(tmp / "b", "a");
   for (const bool special : {true, false}) {
     const TokenizeResult result = tokenize(*llama.tokenizer, {.inputs = {tmp / "a", tmp / "b"},
@@ -463,6 +463,38 @@ TEST(TokenizeInputs, OneBeginTokenWhateverTheTextSpells) {
                                   {.inputs = {tmp / "b"}, .out = tmp / "out", .add_bos = true});
                        }),
               HasSubstr("the tokenizer 'byte' has no begin token to add"));
+}
+
+// GPT-2's end token is its begin token: between two documents it is both, once.
+TEST(TokenizeInputs, OneTokenThatBeginsAndEnds) {
+  const TemporaryDirectory tmp;
+  const Path fixture = "tests/data/tokenizers/gpt2";
+  write_text(tmp / "tokenizer.json", read_text(fixture / "tokenizer.json"));
+  write_text(tmp / "tokenizer_config.json",
+             R"({"bos_token": "<|endoftext|>", "eos_token": "<|endoftext|>"})");
+  const OpenedTokenizer gpt2 = open_tokenizer(tmp.path().string());
+  std::string lines;  // more than a batch, so that each thread meets fronts of documents
+  for (int i = 0; i < 20'000; ++i)
+    lines += R"({"text": "<|endoftext|><|endoftext|>line )" + std::to_string(i) + "\"}\n";
+  write_text(tmp / "lines.jsonl", lines + R"({"text": "<|endoftext|>"})" + "\n");
+  write_text(tmp / "long", std::string(2'500'000, 'a'));
+  const TokenizeResult result =
+      tokenize(*gpt2.tokenizer, {.inputs = {tmp / "lines.jsonl", tmp / "long", tmp / "lines.jsonl"},
+                                 .out = tmp / "out",
+                                 .add_bos = true,
+                                 .special_in_text = true});
+  EXPECT_EQ(result.meta.bos_id, 1000);
+  EXPECT_EQ(result.meta.eos_id, 1000);
+  const std::string ids = all_ids(tmp / "out");
+  const auto is_end = [&](std::size_t i) { return ids.compare(i, 2, "\xe8\x03") == 0; };
+  int ends = 0, doubled = 0;
+  for (std::size_t i = 0; i < ids.size(); i += 2) {
+    ends += is_end(i);
+    doubled += i > 0 && is_end(i) && is_end(i - 2);
+  }
+  EXPECT_EQ(doubled, 0);
+  EXPECT_TRUE(is_end(0) && is_end(ids.size() - 2));
+  EXPECT_EQ(ends, 1 + 40'001);  // a text of nothing else is no document between two
 }
 
 }  // namespace

@@ -71,7 +71,7 @@ std::optional<std::string_view> CharMap::find(std::string_view text) const {
   return std::nullopt;
 }
 
-void CharMap::append_replaced(std::string_view valid, std::string& out) const {
+void CharMap::append_replaced(std::string_view valid, GrownText& out) const {
   GraphemeReader clusters(valid);
   for (std::string_view cluster = clusters.next(); !cluster.empty(); cluster = clusters.next()) {
     if (cluster.size() < kClusterBytes) {

@@ -8,6 +8,8 @@
 #include <string_view>
 #include <vector>
 
+#include "dew/data/tokenizers/grown_text.h"
+
 namespace dew {
 
 class CharMap {
@@ -21,7 +23,7 @@ class CharMap {
 
   // Appends the text with its characters replaced: grapheme clusters of up to 5 bytes as a whole,
   // others a character at a time. REQUIRES: valid UTF-8.
-  void append_replaced(std::string_view valid, std::string& out) const;
+  void append_replaced(std::string_view valid, GrownText& out) const;
 
  private:
   std::vector<std::uint32_t> trie_;

@@ -99,6 +99,8 @@ void add_metaspace(const Part& part, PreTokenizer& steps) {
   }
 }
 
+constexpr int kMostByteLevels = 4;
+
 struct ByteLevelFlags {
   bool prefix, regex;
 };
@@ -115,6 +117,11 @@ void add_byte_level(const Part& part, PreTokenizer& steps) {
   if (flags.prefix) steps.emplace_back(PrefixStep{});
   if (flags.regex) steps.emplace_back(SplitStep{pattern(kByteLevelPattern, part.where)});
   steps.emplace_back(ByteCharactersStep{});
+  const auto doubles = std::ranges::count_if(
+      steps, [](const auto& s) { return std::holds_alternative<ByteCharactersStep>(s); });
+  if (doubles > kMostByteLevels)
+    part.refuse(
+        format("there are more than {} of them, each of which doubles text", kMostByteLevels));
 }
 
 void add_pre_tokenizer(const Part& part, PreTokenizer& steps) {

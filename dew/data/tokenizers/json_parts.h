@@ -41,9 +41,9 @@ struct Part {
                                 std::initializer_list<std::string_view> known) const;
 };
 
-// All of it. `config`: see load.h.
-std::unique_ptr<Tokenizer> read_tokenizer(const Json& json, const std::string& where,
-                                          std::string_view config);
+// All of it, as the tokenizer that meta.json calls `name`. `config`: see load.h.
+std::unique_ptr<Tokenizer> read_tokenizer(const Json& json, std::string name,
+                                          const std::string& where, std::string_view config);
 
 std::vector<AddedToken> read_added_tokens(const Part& part);
 NormalizerSteps read_normalizer(const Part& part);

@@ -56,7 +56,7 @@ std::unique_ptr<Tokenizer> parse_vocab_and_merges(std::string_view vocab, std::s
     for (const char* flag : {"single_word", "lstrip", "rstrip", "normalized"}) token[flag] = false;
     file["added_tokens"] = Json::array({std::move(token)});
   }
-  return tokenizer_json::read_tokenizer(file, where, {});
+  return tokenizer_json::read_tokenizer(file, "vocab.json", where, {});
 }
 
 }  // namespace dew

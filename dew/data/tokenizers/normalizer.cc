@@ -2,6 +2,9 @@
 
 #include <algorithm>
 
+#include "dew/base/error.h"
+#include "dew/base/format.h"
+
 namespace dew {
 namespace {
 
@@ -51,7 +54,40 @@ std::string_view stripped(std::string_view text, const StripStep& step) {
   return text;
 }
 
-void append_replaced(std::string_view text, const ReplaceStep& step, std::string& out) {
+// Whether nothing is left of what a text begins with.
+bool drops_front(const NormalizeStep& step, std::string_view text) {
+  const std::uint32_t front = front_code_point(text).value;
+  if (std::holds_alternative<NmtStep>(step)) return nmt_drops(front);
+  if (std::holds_alternative<StripAccentsStep>(step)) return is_mark(front);
+  if (const auto* strip = std::get_if<StripStep>(&step))
+    return strip->left && is_white_space(front);
+  if (const auto* replace = std::get_if<ReplaceStep>(&step)) {
+    if (!replace->by.empty()) return false;
+    if (!replace->literal.empty()) return text.starts_with(replace->literal);
+    const PatternMatch match = Matcher(*replace->pattern).find(text, 0, true);
+    return match.kind == PatternMatch::Kind::found && match.begin == 0;
+  }
+  if (const auto* map = std::get_if<CharMapStep>(&step)) {
+    std::string left;
+    const std::string_view cluster = GraphemeReader(text).next();
+    GrownText grown(left, GrownText::most_of(cluster.size()));
+    map->map->append_replaced(cluster, grown);
+    return left.empty();
+  }
+  return false;
+}
+
+bool printable_ascii(std::uint32_t c) { return c >= 0x20 && c < 0x7f; }
+
+}  // namespace
+
+void GrownText::refuse() const {
+  fail(ErrorCode::data,
+       format("the tokenizer's steps make more than {} bytes of this text, as no tokenizer should",
+              most_));
+}
+
+void append_replaced(std::string_view text, const ReplaceStep& step, GrownText& out) {
   if (!step.literal.empty()) {
     std::size_t at = 0;
     for (std::size_t hit = text.find(step.literal); hit != std::string_view::npos;
@@ -82,31 +118,6 @@ void append_replaced(std::string_view text, const ReplaceStep& step, std::string
   }
   out += text.substr(copied);
 }
-
-// Whether nothing is left of what a text begins with.
-bool drops_front(const NormalizeStep& step, std::string_view text) {
-  const std::uint32_t front = front_code_point(text).value;
-  if (std::holds_alternative<NmtStep>(step)) return nmt_drops(front);
-  if (std::holds_alternative<StripAccentsStep>(step)) return is_mark(front);
-  if (const auto* strip = std::get_if<StripStep>(&step))
-    return strip->left && is_white_space(front);
-  if (const auto* replace = std::get_if<ReplaceStep>(&step)) {
-    if (!replace->by.empty()) return false;
-    if (!replace->literal.empty()) return text.starts_with(replace->literal);
-    const PatternMatch match = Matcher(*replace->pattern).find(text, 0, true);
-    return match.kind == PatternMatch::Kind::found && match.begin == 0;
-  }
-  if (const auto* map = std::get_if<CharMapStep>(&step)) {
-    std::string left;
-    map->map->append_replaced(GraphemeReader(text).next(), left);
-    return left.empty();
-  }
-  return false;
-}
-
-bool printable_ascii(std::uint32_t c) { return c >= 0x20 && c < 0x7f; }
-
-}  // namespace
 
 Normalizer::Normalizer(const NormalizerSteps& steps) : steps_(steps), begun_(steps.size()) {
   for (const NormalizeStep& step : steps) cut_ = std::max(cut_, cut_of(step));
@@ -162,6 +173,7 @@ void Normalizer::finish(std::string& out) {
 }
 
 void Normalizer::run(std::string_view text, std::string& out) {
+  most_ = GrownText::most_of(text.size());
   if (steps_.size() == 1) return apply(0, text, out);
   std::string from(text), to;
   for (std::size_t i = 0; i < steps_.size(); ++i) {
@@ -178,6 +190,7 @@ void Normalizer::apply(std::size_t index, std::string_view text, std::string& ou
   const bool begins = !begun_[index];
   begun_[index] = true;
   front_is_gone_ = front_is_gone_ || (begins && drops_front(step, text));
+  GrownText grown(out, most_);
   if (const auto* form = std::get_if<NormalForm>(&step)) {
     append_normal_form(text, *form, out);
   } else if (std::holds_alternative<NmtStep>(step)) {
@@ -197,12 +210,12 @@ void Normalizer::apply(std::size_t index, std::string_view text, std::string& ou
   } else if (const auto* strip = std::get_if<StripStep>(&step)) {
     out += stripped(text, *strip);
   } else if (const auto* prepend = std::get_if<PrependStep>(&step)) {
-    if (begins) out += prepend->text;
-    out += text;
+    if (begins) grown += prepend->text;
+    grown += text;
   } else if (const auto* replace = std::get_if<ReplaceStep>(&step)) {
-    append_replaced(text, *replace, out);
+    append_replaced(text, *replace, grown);
   } else {
-    std::get<CharMapStep>(step).map->append_replaced(text, out);
+    std::get<CharMapStep>(step).map->append_replaced(text, grown);
   }
 }
 

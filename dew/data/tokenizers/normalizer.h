@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "dew/data/tokenizers/char_map.h"
+#include "dew/data/tokenizers/grown_text.h"
 #include "dew/data/tokenizers/pattern.h"
 #include "dew/data/tokenizers/unicode.h"
 
@@ -50,7 +51,8 @@ class Normalizer {
 
   // `goes_on`: what is before the text belongs to it.
   void begin(bool goes_on = false);
-  // REQUIRES (both): valid UTF-8, cut between characters.
+  // REQUIRES (both): valid UTF-8, cut between characters. Throw ErrorCode::data where the steps
+  // make far more of the text than it was (GrownText).
   void feed(std::string_view text, std::string& out);
   void finish(std::string& out);
 
@@ -75,7 +77,11 @@ class Normalizer {
   std::string held_;
   std::vector<bool> begun_;  // by step: something came
   bool front_is_gone_ = false;
+  std::size_t most_ = 0;  // bytes that a step may make of the text that runs
 };
+
+// Appends the text with what the step replaces.
+void append_replaced(std::string_view text, const ReplaceStep& step, GrownText& out);
 
 // The whole of a text at once.
 std::string normalized(const NormalizerSteps& steps, std::string_view valid);

@@ -42,7 +42,8 @@ OpenedTokenizer open_json(const Path& path, std::string text) {
   const std::string where = path.string();
   if (const Json json = parse_json(text, where, ErrorCode::data); is_tokenizer_json(json)) {
     const auto config = read_beside(path.parent_path(), kConfig);
-    opened.tokenizer = tokenizer_json::read_tokenizer(json, where, config.value_or(""));
+    opened.tokenizer =
+        tokenizer_json::read_tokenizer(json, std::string(kJson), where, config.value_or(""));
     opened.files.emplace_back(kJson, std::move(text));
     if (config) opened.files.emplace_back(kConfig, *config);
     return opened;

@@ -205,6 +205,39 @@ TEST(TokenizerRefusals, Decoders) {
   });
 }
 
+// Ten steps that each make ten of one would be ten billion.
+TEST(TokenizerRefusals, StepsThatMultiplyText) {
+  const Json replace =
+      Json::parse(R"({"type": "Replace", "pattern": {"String": "a"}, "content": "aaaaaaaaaa"})");
+  const Json match =
+      Json::parse(R"({"type": "Replace", "pattern": {"Regex": "a"}, "content": "aaaaaaaaaa"})");
+  const Json prepend = {{"type", "Prepend"}, {"prepend", std::string(5000, 'a')}};
+  const std::string says = "bytes of this text, as no tokenizer should";
+  for (const Json& step : {replace, match, prepend}) {
+    Json json = Json::parse(kBase);
+    json["normalizer"] = {{"type", "Sequence"},
+                          {"normalizers", std::vector<Json>(step == prepend ? 20 : 10, step)}};
+    const auto tokenizer = parse_tokenizer_json(json.dump(), "tokenizer.json");
+    EXPECT_THAT(error_of(ErrorCode::data, [&] { tokenizer->encode("ba"); }), HasSubstr(says));
+    if (step == prepend) continue;
+    EXPECT_EQ(tokenizer->encode("bb").size(), 2u);
+    json["normalizer"] = nullptr;
+    json["decoder"] = {{"type", "Sequence"}, {"decoders", std::vector<Json>(10, step)}};
+    const auto decodes = parse_tokenizer_json(json.dump(), "tokenizer.json");
+    EXPECT_THAT(error_of(ErrorCode::data, [&] { decodes->decode(decodes->encode("a")); }),
+                HasSubstr(says));
+  }
+  Json json = Json::parse(kBase);
+  const Json bytes = {{"type", "ByteLevel"},
+                      {"add_prefix_space", false},
+                      {"trim_offsets", false},
+                      {"use_regex", false}};
+  json["pre_tokenizer"] = {{"type", "Sequence"}, {"pretokenizers", std::vector<Json>(5, bytes)}};
+  EXPECT_THAT(
+      error_of(ErrorCode::data, [&] { parse_tokenizer_json(json.dump(), "tokenizer.json"); }),
+      HasSubstr("more than 4 of them, each of which doubles text"));
+}
+
 // As the reference, which notices it when it needs the token.
 TEST(TokenizerRefusals, AnUnknownTokenThatIsNotThere) {
   for (const char* name : {R"("")", R"("<unk>")"}) {

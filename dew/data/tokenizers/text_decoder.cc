@@ -94,25 +94,19 @@ class MarkStage final : public DecodeStage {
 
 class ReplaceStage final : public DecodeStage {
  public:
-  explicit ReplaceStage(const ReplaceStep& step)
-      : literal_(step.literal), by_(step.by), steps_{step} {}
+  explicit ReplaceStage(const ReplaceStep& step) : step_(step) {}
   void token(std::string_view token, const Give& give) override {
-    if (literal_.empty()) return give(normalized(steps_, token));
-    std::size_t at = token.find(literal_);
-    if (at == std::string_view::npos) return give(token);
+    const bool nothing_there =
+        !step_.literal.empty() && token.find(step_.literal) == std::string_view::npos;
+    if (nothing_there || token.empty()) return give(token);
     text_.clear();
-    for (; at != std::string_view::npos; at = token.find(literal_)) {
-      text_ += token.substr(0, at);
-      text_ += by_;
-      token.remove_prefix(at + literal_.size());
-    }
-    text_ += token;
+    GrownText grown(text_, GrownText::kMostOfToken);
+    append_replaced(token, step_, grown);
     give(text_);
   }
 
  private:
-  std::string literal_, by_;
-  NormalizerSteps steps_;
+  const ReplaceStep& step_;
   std::string text_;
 };
 

@@ -147,10 +147,11 @@ bool take_byte_step(PreTokenizer& steps, const Part& model) {
 
 std::unique_ptr<Tokenizer> parse_tokenizer_json(std::string_view text, const std::string& where,
                                                 std::string_view config) {
-  return tokenizer_json::read_tokenizer(parse_json(text, where, ErrorCode::data), where, config);
+  return tokenizer_json::read_tokenizer(parse_json(text, where, ErrorCode::data), "tokenizer.json",
+                                        where, config);
 }
 
-std::unique_ptr<Tokenizer> tokenizer_json::read_tokenizer(const Json& json,
+std::unique_ptr<Tokenizer> tokenizer_json::read_tokenizer(const Json& json, std::string name,
                                                           const std::string& where,
                                                           std::string_view config) {
   const Part file{json, where};
@@ -183,7 +184,7 @@ std::unique_ptr<Tokenizer> tokenizer_json::read_tokenizer(const Json& json,
   parts.decoder = read_decoder(part("decoder"));
   if (!file.has("decoder")) parts.joiner += ' ';
   name_ends(parts, config, where);
-  return std::make_unique<FileTokenizer>("tokenizer.json", std::move(parts));
+  return std::make_unique<FileTokenizer>(std::move(name), std::move(parts));
 }
 
 }  // namespace dew
