@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <filesystem>
 #include <system_error>
 #include <thread>
 
@@ -45,6 +46,11 @@ void PartialDirectory::commit() {
 
 void PartialDirectory::require_free() const {
   const FileKind kind = file_kind(out_, made_);
+  std::error_code ignored;
+  if (std::filesystem::is_symlink(out_, ignored)) {
+    fail(ErrorCode::usage, format("the output '{}' is a symbolic link", out_.string()),
+         "give the directory that it leads to");
+  }
   if (kind == FileKind::missing) return;
   if (kind != FileKind::directory) {
     fail(ErrorCode::usage, format("the output '{}' exists and is not a directory", out_.string()));

@@ -14,12 +14,14 @@ namespace dew::cli {
 namespace {
 
 Report tell = nullptr;
+bool tried_to_join = false;  // MPI is initialised once, whatever comes of it
 
 std::optional<comm::Launcher> launcher() {
   return comm::find_launcher([](const char* name) { return std::getenv(name); });
 }
 
 comm::MpiJob* join(const CommConfig& config) {
+  tried_to_join = true;
   return comm::join_job({.start_timeout = config.start_timeout,
                          .step_timeout = config.step_timeout,
                          .stop_signal = stop_signal,
@@ -122,13 +124,18 @@ void check_simulated(std::int64_t devices) {
        "dew dispatch and dew inspect MODEL take any number");
 }
 
-void expect_same_start(Processes& processes, const TrainConfig& config, std::uint64_t corpus) {
+void expect_same_start(Processes& processes, const TrainConfig& config, std::uint64_t corpus,
+                       bool check_replicas) {
   if (processes.count() == 1) return;
   const auto programs = processes.exchange(digest_of_program(), "the programs' digests");
   if (const int rank = differing(programs); rank >= 0) refuse(processes, rank, "another program");
   const auto configs = processes.exchange(to_toml(config), "the configs");
   if (const int rank = differing(configs); rank >= 0)
     refuse(processes, rank, changes_between(configs[0], configs[static_cast<std::size_t>(rank)]));
+  const std::string checks = check_replicas ? "with" : "without";
+  const auto flags = processes.exchange(checks, "who checks replicas");
+  if (const int rank = differing(flags); rank >= 0)
+    refuse(processes, rank, flags[static_cast<std::size_t>(rank)] + " --check-replicas");
   const auto corpora = processes.exchange(digest_text(corpus), "the digests of the data");
   if (const int rank = differing(corpora); rank >= 0) {
     refuse(processes, rank,
@@ -144,7 +151,7 @@ int leave_job(int status) {
 
 int leave_job(const Error& error) {
   comm::MpiJob* job = comm::joined_job();
-  if (job == nullptr && launcher()) job = join({});
+  if (job == nullptr && launcher() && !tried_to_join) job = join({});
   return job == nullptr ? tell(error) : job->end_with(error);
 }
 

@@ -27,7 +27,8 @@ void check_simulated(std::int64_t devices);
 
 // Throws ErrorCode::process, naming who differs from the first one and how, unless all processes
 // are of the same program, config and corpus.
-void expect_same_start(Processes& processes, const TrainConfig& config, std::uint64_t corpus);
+void expect_same_start(Processes& processes, const TrainConfig& config, std::uint64_t corpus,
+                       bool check_replicas);
 
 // How an error is told, from any thread: prints it and returns the exit status.
 using Report = int (*)(const Error& error);

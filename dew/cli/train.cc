@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <iterator>
 #include <optional>
+#include <ranges>
 #include <sstream>
 
 #include "dew/base/format.h"
@@ -247,16 +248,32 @@ void report_profile(const Trace& trace, const TrainConfig& config, Processes& pr
 
 // Files of the published model that the run began from, now or before, if it began from one: what
 // is exported from the run keeps what they say.
-std::vector<CarriedFile> origin_files(const std::optional<Model>& start,
-                                      const NewestCheckpoint& newest) {
+std::vector<CarriedFile> origin_files(const Model& start) {
   std::vector<CarriedFile> files;
   for (const std::string name : {kOriginFile, kGenerationFile}) {
-    std::optional<std::string> text;
-    if (start) text = start->origin_file(name);
-    if (newest.reader && newest.reader->has_file(name)) text = newest.reader->read_extra_file(name);
-    if (text) files.push_back({name, *std::move(text)});
+    if (std::optional<std::string> text = start.origin_file(name))
+      files.push_back({name, *std::move(text)});
   }
   return files;
+}
+
+// Of the newest checkpoint in which they are whole: what is wrong with a newer one is said when the
+// run goes on.
+std::vector<CarriedFile> origin_files(const Path& checkpoints) {
+  std::vector<CarriedFile> files;
+  const auto read = [&](const CheckpointReader& reader) {
+    files.clear();
+    for (const std::string name : {kOriginFile, kGenerationFile}) {
+      if (reader.has_file(name)) files.push_back({name, reader.read_extra_file(name)});
+    }
+    return std::vector<std::string>();
+  };
+  const std::vector<std::string> names = checkpoint_names(checkpoints);
+  for (const std::string& name : names | std::views::reverse) {
+    CheckpointEntry entry = named_checkpoint(checkpoints, name);
+    if (open_checkpoint(entry, read) != nullptr) return files;
+  }
+  return {};
 }
 
 struct Beginning {
@@ -264,9 +281,11 @@ struct Beginning {
   std::vector<CarriedFile> files;  // that the run's checkpoints carry
 };
 Beginning beginning_of(const TrainConfig& config) {
-  const NewestCheckpoint newest = newest_checkpoint(checkpoints_of_run(config.run.dir));
-  Beginning b{.start = starting_model(config, newest), .files = tokenizer_files(config)};
-  std::ranges::move(origin_files(b.start, newest), std::back_inserter(b.files));
+  const Path checkpoints = checkpoints_of_run(config.run.dir);
+  Beginning b{.start = starting_model(config, newest_checkpoint(checkpoints)),
+              .files = tokenizer_files(config)};
+  std::ranges::move(b.start ? origin_files(*b.start) : origin_files(checkpoints),
+                    std::back_inserter(b.files));
   return b;
 }
 
@@ -363,7 +382,7 @@ int train_command(const Arguments& arguments) {
   const TrainConfig config = load_together(a);
   Processes& processes = join_processes(config.comm);
   const WindowData data = load_data(config);
-  expect_same_start(processes, config, data.identity().corpus);
+  expect_same_start(processes, config, data.identity().corpus, a.check_replicas);
   const LMObjective objective = make_objective(config, processes.count());
   check_arguments(config, objective, a, data, processes);
   const Beginning beginning = beginning_of(config);

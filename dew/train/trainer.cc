@@ -75,6 +75,7 @@ class Trainer::Run {
     if (TrainObserver* o = observer()) o->on_begin(clocks_.step);
     if (owes_evaluation_) evaluate();
     if (there) {
+      if (o_.profile) message("There is no step left to profile");
       save();  // what no step has changed, unless it came from there
       return result();
     }
@@ -82,8 +83,10 @@ class Trainer::Run {
     try {
       train();
     } catch (const Error& e) {
-      // Of several processes only what all of them meet together leaves them able to save.
-      if (processes_.count() == 1 || e.code() == ErrorCode::non_finite) rescue();
+      if (leaves_a_state(e)) rescue();
+      throw;
+    } catch (...) {
+      if (processes_.count() == 1) rescue();  // no memory for a snapshot, say
       throw;
     }
     return result();
@@ -139,6 +142,7 @@ class Trainer::Run {
                    .shards = shards_of_process(t_.arrangement_, processes_)});
     processes_.steps_begin();
     line_start_ = Clock::now();
+    aside_s_ = aside_since_line_ = 0;  // what was made up for belongs to the start
     t_.progress_.restored_evaluated.reset();
     while (clocks_.step < fit_.steps && !stopped_) {
       begin_profile();
@@ -160,7 +164,10 @@ class Trainer::Run {
   }
 
   void end_profile() {
-    if (steps_to_trace_ == 0 || (--steps_to_trace_ > 0 && !stopped_)) return;
+    if (steps_to_trace_ > 0 && (--steps_to_trace_ == 0 || stopped_)) give_profile();
+  }
+
+  void give_profile() {
     steps_to_trace_ = 0;
     o_.profile(t_.stepper_->take_trace());
   }
@@ -178,13 +185,20 @@ class Trainer::Run {
 
   void agree() {
     const std::int64_t parts = expect_equal_replicas(processes_, t_.stepper_->arrays());
-    if (!due(clocks_.step, fit_.agree_every)) return;
+    if (parts == 0 || !due(clocks_.step, fit_.agree_every)) return;
     message(format("step {}: the {} processes agree on the {} parts of the state that several hold",
                    clocks_.step, processes_.count(), parts));
   }
 
   bool should_stop() {
     return processes_.largest(fit_.should_stop() ? 1 : 0, "a batch of an evaluation") > 0;
+  }
+
+  // A bug may have made the state wrong. Of several processes only what all of them meet together
+  // leaves them able to save.
+  bool leaves_a_state(const Error& e) const {
+    if (e.code() == ErrorCode::internal) return false;
+    return processes_.count() == 1 || e.code() == ErrorCode::non_finite;
   }
 
   // Keeps what was reached when something else than the state went wrong. What fails here must not
@@ -227,14 +241,24 @@ class Trainer::Run {
     t_.stepper_->set_key(key_from_seed(o_.seed));
   }
 
-  void start_anew() {
+  // A stepper whose state could not be filled is none.
+  template <class Fill>
+  void make_stepper_with(Fill fill) {
     make_stepper();
-    if (o_.first_parameters) {
-      o_.first_parameters(*t_.stepper_);
-      t_.stepper_->start_from_parameters();
-    } else {
-      t_.stepper_->initialize();
+    try {
+      fill(*t_.stepper_);
+    } catch (...) {
+      t_.stepper_.reset();
+      throw;
     }
+  }
+
+  void start_anew() {
+    make_stepper_with([&](Stepper& stepper) {
+      if (!o_.first_parameters) return stepper.initialize();
+      o_.first_parameters(stepper);
+      stepper.start_from_parameters();
+    });
     t_.progress_.run_id = first_says(processes_, "the run's name", [&] {
       return o_.about.run.empty() ? new_run_id() : o_.about.run;
     });
@@ -261,8 +285,7 @@ class Trainer::Run {
     const CheckpointInfo& info = reader.info();
     if (o_.observer != nullptr) o_.observer->on_resume(info);
     expect_same_run(reader, o_.seed, t_.objective_.model().config(), data_);
-    make_stepper();
-    t_.stepper_->restore(reader);
+    make_stepper_with([&](Stepper& stepper) { stepper.restore(reader); });
     clocks_ = info.clocks;
     position_ = info.data.position;
     t_.progress_.run_id = info.run;
@@ -296,12 +319,12 @@ class Trainer::Run {
 
   void one_step(Loader& loader) {
     const StepBatch& batch = loader.next();
-    position_ = loader.position();
     eval_.reset();
     line_.lr = lr();
     const StepResult r = t_.stepper_->step(
         batch, {.step = clocks_.step, .update = clocks_.updates + 1, .lr = line_.lr});
     if (first_step_s_ == 0) first_step_s_ = seconds_since(start_);
+    position_ = loader.position();
     ++clocks_.step;
     clocks_.tokens += batch.real_tokens;
     line_.loss = r.loss;
@@ -436,6 +459,7 @@ class Trainer::Run {
   }
 
   void finish() {
+    if (steps_to_trace_ > 0) give_profile();  // stopped in an evaluation
     if (!stopped_) evaluate();
     save();
     const double wall = seconds_since(start_);

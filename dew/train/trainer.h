@@ -103,8 +103,8 @@ class Trainer {
   // the first step if there is none to train; a later call goes on from there. Throws
   // ErrorCode::usage if the run is beyond the target already, ErrorCode::non_finite after five
   // skipped updates in a row, and what a checkpoint could not be written for, at the next step at
-  // the latest; the last state is saved, or that is tried, before any error of training is thrown
-  // on.
+  // the latest; the last state is saved, or that is tried, before any error of training but a bug's
+  // is thrown on. An evaluation that is made up for at the target is told, not saved.
   FitResult fit(const WindowData& data, const FitOptions& options);
 
   // Lays the state out on the devices without training: that of the newest checkpoint, each device

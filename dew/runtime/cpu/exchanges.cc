@@ -33,10 +33,12 @@ int Exchanges::add(const Step& step, const std::string& program) {
   const bool in_parts =
       e.pattern == comm::Pattern::reduce_scatter || e.pattern == comm::Pattern::all_to_all;
   if (in_parts) e.count /= group.members;
-  if (e.count > std::numeric_limits<std::int32_t>::max() / group.members) {
+  // MPI counts in 32 bits: elements of an all-reduce, else those for all members.
+  const std::int64_t times = e.pattern == comm::Pattern::all_reduce ? 1 : group.members;
+  if (e.count > std::numeric_limits<std::int32_t>::max() / times) {
     fail(ErrorCode::usage,
-         format("{} would send {} elements to each of {} processes at once, 2^31 are too many",
-                e.name, e.count, group.members),
+         format("{} would send {} elements {} at once, 2^31 are too many", e.name, e.count,
+                times == 1 ? std::string() : format("to each of {} processes", times)),
          "a smaller micro_batch, or another mesh");
   }
   all_.push_back({std::move(e), -1});

@@ -291,9 +291,9 @@ void CpuExecutable::run_phase(const BoundStep& step, std::int64_t iteration, int
                               int first_position, int positions, Worker& worker) const {
   const int each = step.kernel->phases()[static_cast<std::size_t>(phase)];
   const int pieces = each * positions;
-  const bool lost = exchanges_ != nullptr && exchanges_->failed();
+  const auto lost = [&] { return exchanges_ != nullptr && exchanges_->failed(); };
   if (pieces <= 1) {
-    if (worker.number == 0 && pieces == 1 && !lost) {
+    if (worker.number == 0 && pieces == 1 && !lost()) {
       const Span span(worker, step, iteration, phase);
       address_position(step, iteration, first_position, worker);
       step.kernel->run(worker.args, phase, 0);
@@ -307,11 +307,12 @@ void CpuExecutable::run_phase(const BoundStep& step, std::int64_t iteration, int
   int addressed = -1;
   {
     const Span span(worker, step, iteration, phase);
+    const bool skip = lost();  // known behind the barrier
     for (int piece = pool_->take_piece(); piece < pieces; piece = pool_->take_piece()) {
       const int position = first_position + piece / each;
       if (position != addressed) address_position(step, iteration, position, worker);
       addressed = position;
-      if (!lost) step.kernel->run(worker.args, phase, piece % each);
+      if (!skip) step.kernel->run(worker.args, phase, piece % each);
       if (worker.number == 0 && exchanges_ != nullptr) exchanges_->progress();
     }
   }
