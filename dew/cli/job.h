@@ -26,7 +26,7 @@ std::int64_t device_count(const DevicesConfig& devices, int processes);
 void check_simulated(std::int64_t devices);
 
 // Throws ErrorCode::process, naming who differs from the first one and how, unless all processes
-// are of the same program, config and corpus.
+// are of the same program, config and corpus, and check replicas or do not.
 void expect_same_start(Processes& processes, const TrainConfig& config, std::uint64_t corpus,
                        bool check_replicas);
 

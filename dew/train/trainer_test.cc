@@ -6,6 +6,8 @@
 #include <cmath>
 #include <cstring>
 #include <filesystem>
+#include <new>
+#include <thread>
 
 #include "dew/base/file_test_support.h"
 #include "dew/checkpoint/directory.h"
@@ -291,6 +293,62 @@ TEST_F(TrainerTest, AnErrorInTheMiddleSavesFirst) {
   EXPECT_THROW(trainer.fit(data(), {.steps = 4, .eval_every = 3}), Error);
   ASSERT_TRUE(newest_checkpoint(directory_).found);
   EXPECT_EQ(newest_checkpoint(directory_).found->step, 3);
+}
+
+TEST_F(TrainerTest, SoDoesWhatIsNoError) {
+  class OutOfMemory : public Recorder {
+    void on_eval(std::int64_t, const EvalResult&) override { throw std::bad_alloc(); }
+  } failing;
+  TrainerOptions o = options(true);
+  o.observer = &failing;
+  Trainer trainer(objective(), adamw(1e-2), o);
+  EXPECT_THROW(trainer.fit(data(), {.steps = 4, .eval_every = 3}), std::bad_alloc);
+  ASSERT_TRUE(newest_checkpoint(directory_).found);
+  EXPECT_EQ(newest_checkpoint(directory_).found->step, 3);
+}
+
+TEST_F(TrainerTest, ABugSavesNothing) {
+  class Bug : public Recorder {
+    void on_eval(std::int64_t, const EvalResult&) override { fail(ErrorCode::internal, "a bug"); }
+  } failing;
+  TrainerOptions o = options(true);
+  o.observer = &failing;
+  Trainer trainer(objective(), adamw(1e-2), o);
+  EXPECT_THROW(trainer.fit(data(), {.steps = 4, .eval_every = 3}), Error);
+  EXPECT_FALSE(newest_checkpoint(directory_).found);
+}
+
+// The next call begins again, and does not go on from parameters that nobody has filled.
+TEST_F(TrainerTest, AFailedStartLeavesNothing) {
+  Trainer(objective(), adamw(1e-2), options(false)).fit(data(), {.steps = 1, .log_every = 1});
+  const double loss = seen_.lines.back().loss;
+  int calls = 0;
+  TrainerOptions o = options(false);
+  o.first_parameters = [&](Stepper& stepper) {
+    if (++calls == 1) fail(ErrorCode::checkpoint, "a model that cannot be read");
+    stepper.initialize();
+  };
+  Trainer trainer(objective(), adamw(1e-2), o);
+  EXPECT_THROW(trainer.fit(data(), {.steps = 1, .log_every = 1}), Error);
+  trainer.fit(data(), {.steps = 1, .log_every = 1});
+  EXPECT_EQ(calls, 2);
+  EXPECT_EQ(seen_.lines.back().loss, loss);
+}
+
+// Its time is not that of the steps behind it.
+TEST_F(TrainerTest, AnEvaluationThatWasDueTakesNoTimeOfSteps) {
+  class Slow : public Recorder {
+    void on_eval(std::int64_t step, const EvalResult&) override {
+      if (step == 2) std::this_thread::sleep_for(std::chrono::milliseconds(500));
+    }
+  } slow;
+  TrainerOptions o = options(true);
+  o.observer = &slow;
+  const auto stop = [&] { return slow.steps.size() >= 2; };
+  Trainer(objective(), adamw(1e-2), o)
+      .fit(data(), {.steps = 6, .eval_every = 2, .should_stop = stop});
+  Trainer(objective(), adamw(1e-2), o).fit(data(), {.steps = 6, .log_every = 1, .eval_every = 2});
+  for (const LogLine& line : slow.lines) EXPECT_GT(line.step_ms, 0) << line.step;
 }
 
 // ---- checkpoints that are written while steps go on ----
