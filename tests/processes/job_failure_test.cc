@@ -1,5 +1,9 @@
 // One process of a job fails: all end within the time-out, one line says who and why, and older
 // checkpoints are whole.
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <csignal>
 
 #include "tests/processes/jobs.h"
@@ -83,6 +87,21 @@ TEST_F(JobFailure, SlowIsNoFailure) {
   expect_older_checkpoints_whole();
 }
 
+// Nobody is late if all were stopped, as a machine that sleeps does.
+TEST_F(JobFailure, AllStoppedIsNoFailure) {
+  Running running(endless({"comm.step_timeout=2"}), {.processes = 4});
+  ASSERT_TRUE(running.wait_for("step 8:"));
+  for (const int number : {SIGSTOP, SIGCONT}) {
+    for (int rank = 0; rank < 4; ++rank) running.signal_rank(rank, number);
+    if (number == SIGSTOP) std::this_thread::sleep_for(std::chrono::seconds(5));
+  }
+  EXPECT_FALSE(running.ends_within(3));
+  running.signal_rank(1, SIGTERM);
+  const Outcome outcome = running.finish();
+  EXPECT_EQ(outcome.status, 128 + SIGTERM) << outcome.err;
+  EXPECT_TRUE(own_lines(outcome).empty()) << outcome.err;
+}
+
 TEST_F(JobFailure, AWaitIsAbandonedAfterASignal) {
   Running running(endless(), {.processes = 2});
   ASSERT_TRUE(running.wait_for("step 8:"));
@@ -97,6 +116,24 @@ TEST_F(JobFailure, AWaitIsAbandonedAfterASignal) {
   expect_older_checkpoints_whole();
 }
 
+// It sends what the others have waited for, just when they have given up and the arrays are gone.
+TEST_F(JobFailure, OneThatComesAfterTheOthersGaveUp) {
+  for (const int late : {20, 80, 200}) {
+    Running running(endless({"model.emb_features=256", "model.num_layers=1", "data.global_batch=4",
+                             "data.seq_len=8"}),
+                    {.processes = 4});
+    ASSERT_TRUE(running.wait_for("step 3:"));
+    running.signal_rank(1, SIGSTOP);
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    for (const int rank : {0, 2, 3}) running.signal_rank(rank, SIGTERM);
+    std::this_thread::sleep_for(std::chrono::milliseconds(2000 + late));
+    running.signal_rank(1, SIGCONT);
+    const Outcome outcome = running.finish();
+    if (outcome.status == 128 + SIGTERM) continue;  // it came in time
+    expect_one_reason(outcome, kProcessFailed, {"signal 15: rank ", "gave up waiting in"});
+  }
+}
+
 // Rank 1 may write files of 64 KiB at most from step 5 on; so its part of a checkpoint fails.
 TEST_F(JobFailure, AFullDiskOfOne) {
   for (const char* snapshots : {"run.snapshots=true", "run.snapshots=false"}) {
@@ -107,6 +144,21 @@ TEST_F(JobFailure, AFullDiskOfOne) {
                       {"rank 1 (", "the checkpoint of step 5 is not written", "cannot write"});
     EXPECT_TRUE(list_checkpoints(checkpoints_of_run(run())).empty());
   }
+}
+
+// The rank that failed cannot say so: what reads its standard error has stopped. Another does.
+TEST_F(JobFailure, AReasonThatCannotBeSaid) {
+  const std::string pipe = (directory_ / "pipe").string();
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  const int read_end = ::open(pipe.c_str(), O_RDONLY | O_NONBLOCK);
+  const int write_end = ::open(pipe.c_str(), O_WRONLY | O_NONBLOCK);
+  while (::write(write_end, "x", 1) == 1) continue;
+  const Outcome outcome = dew(
+      endless(),
+      {.processes = 4, .wrapped = for_rank_1("exec \"$@\" data.path=/nowhere 2> '" + pipe + "'")});
+  ::close(read_end);
+  ::close(write_end);
+  expect_one_reason(outcome, kProcessFailed, {"rank 1 (", "/nowhere"});
 }
 
 TEST_F(JobFailure, AnotherConfig) {

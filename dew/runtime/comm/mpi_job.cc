@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <map>
 #include <optional>
+#include <ranges>
 #include <utility>
 #include <vector>
 
@@ -24,6 +25,7 @@ constexpr Clock::duration kCount = std::chrono::milliseconds(200);  // between l
 constexpr double kAfterSignal = 2;  // s that an exchange may take once a signal has come
 constexpr double kRollCall = 2;     // s for answers
 constexpr double kLastWords = 0.3;  // s for answers when a signal has come
+constexpr double kSpeech = 5;       // s for the one that reports to end the job
 constexpr Clock::duration kProgress = std::chrono::microseconds(50);
 
 void add_bf16(void* in, void* sum, int* count, MPI_Datatype*) {
@@ -86,6 +88,7 @@ class Mpi final : public MpiJob {
   ~Mpi() override {
     if (ended_) return;
     try {
+      expect_not_lost();
       end();
     } catch (const Error& error) {
       end_with(error);
@@ -101,6 +104,7 @@ class Mpi final : public MpiJob {
   int neighbours() const override { return roster_.sharing_cores(); }
 
   std::vector<std::string> exchange(std::string_view mine, const char* what) override {
+    expect_not_lost();
     const auto n = static_cast<std::size_t>(count_);
     int length = static_cast<int>(mine.size());
     std::vector<int> lengths(n), begins(n);
@@ -123,6 +127,7 @@ class Mpi final : public MpiJob {
   }
 
   std::int64_t largest(std::int64_t mine, const char* what) override {
+    expect_not_lost();
     std::int64_t most = 0;
     MPI_Request request = MPI_REQUEST_NULL;
     check_mpi(MPI_Iallreduce(&mine, &most, 1, MPI_INT64_T, MPI_MAX, MPI_COMM_WORLD, &request),
@@ -132,6 +137,7 @@ class Mpi final : public MpiJob {
   }
 
   int group(std::span<const int> ranks) override {
+    expect_not_lost();
     const auto [known, fresh] =
         known_groups_.try_emplace({ranks.begin(), ranks.end()}, static_cast<int>(groups_.size()));
     if (fresh) groups_.push_back(make_group(ranks));
@@ -139,12 +145,14 @@ class Mpi final : public MpiJob {
   }
 
   int start(const Exchange& e, const std::byte* from, std::byte* to) override {
+    expect_not_lost();
     const std::size_t slot = free_slot();
     check_mpi(begin(e, from, to, &requests_[slot]), e.name.c_str());
     return static_cast<int>(slot);
   }
 
   void wait(int number, const Exchange& e) override {
+    expect_not_lost();
     wait_for(requests_[static_cast<std::size_t>(number)], e.name.c_str());
     free_.push_back(static_cast<std::size_t>(number));
   }
@@ -152,7 +160,7 @@ class Mpi final : public MpiJob {
   // A look at any request lets all of them go on.
   void progress() noexcept override {
     const Clock::time_point now = Clock::now();
-    if (now < next_progress_) return;
+    if (lost_ || now < next_progress_) return;
     next_progress_ = now + kProgress;
     const auto active =
         std::ranges::find_if(requests_, [](const MPI_Request& r) { return r != MPI_REQUEST_NULL; });
@@ -173,6 +181,10 @@ class Mpi final : public MpiJob {
  private:
   double limit() const { return steps_ ? options_.step_timeout : options_.start_timeout; }
   int stop_signal() const { return options_.stop_signal ? options_.stop_signal() : 0; }
+
+  void expect_not_lost() const {
+    if (lost_) throw Error(*lost_);
+  }
 
   void report(const Error& error) const {
     if (options_.report) options_.report(error);
@@ -229,8 +241,16 @@ class Mpi final : public MpiJob {
     return MPI_ERR_ARG;
   }
 
+  // One that waits, and since when.
+  struct Wait {
+    const char* what;
+    Waited waited = {};
+    std::optional<Waited> since_signal = {};
+  };
+
   void wait_for(MPI_Request& request, const char* what);
-  void look_around(const char* what, Clock::time_point begin, Clock::time_point now);
+  void wait_until_done(MPI_Request& request, const char* what);
+  void look_around(Wait& wait);
   Message said(Word word, const std::string& text) const {
     Message m;
     m.from = rank_;
@@ -240,12 +260,14 @@ class Mpi final : public MpiJob {
   }
   void listen(const char* what);
   void look_for_the_gone(const char* what);
-  void give_up_after_signal(const char* what, Clock::time_point begin, Clock::time_point now);
+  void give_up_after_signal(Wait& wait);
+  void call_the_roll(const char* what);
   [[noreturn]] void time_out(const char* what);
-  std::vector<int> missing_ranks(const char* what);
+  void tell_of(const Error& error);
   void hear_last_words();
   bool all_said_the_same() const;
   int speaker() const;
+  int second_speaker() const;
 
   MpiOptions options_;
   int rank_ = 0, count_ = 1;
@@ -259,49 +281,70 @@ class Mpi final : public MpiJob {
   std::vector<MPI_Request> requests_;
   std::vector<std::size_t> free_;  // of requests_
   Clock::time_point next_progress_, next_count_;
-  std::optional<Clock::time_point> signalled_;
   std::map<int, Message> failed_;       // by rank
   std::map<int, std::string> waiting_;  // answers to a roll call
   std::vector<int> missing_;            // those that did not answer it
   bool heard_ = false;                  // this process ends because it heard that another does
+  std::optional<Error> lost_;  // why it gave up a wait: exchanges that were begun have no end
 };
 
+// MPI goes on with what was begun at each of its calls, and writes to memory that whoever unwinds
+// gives back. So all that is to be told and heard after a failure is, before this throws.
 void Mpi::wait_for(MPI_Request& request, const char* what) {
+  try {
+    wait_until_done(request, what);
+  } catch (const Error& error) {
+    lost_ = error;
+    tell_of(error);
+    throw;
+  }
+}
+
+void Mpi::wait_until_done(MPI_Request& request, const char* what) {
   Rest rest(roster_.count() == 0 ? count_ : roster_.sharing_cores(), cores_);
-  const Clock::time_point begin = Clock::now();
-  Clock::time_point next_look = begin + kLook;
-  for (;;) {
+  Wait wait{what};
+  Clock::time_point next_look = Clock::now() + kLook;
+  const auto is_done = [&] {
     int done = 0;
     check_mpi(MPI_Test(&request, &done, MPI_STATUS_IGNORE), what);
-    if (done != 0) return;
+    return done != 0;
+  };
+  while (!is_done()) {
     rest.take();
     const Clock::time_point now = Clock::now();
     if (now < next_look) continue;
     next_look = now + kLook;
-    look_around(what, begin, now);
+    look_around(wait);
+    if (wait.waited.so_far() <= seconds(limit())) continue;
+    call_the_roll(what);
+    if (is_done()) return;  // the last one came meanwhile
+    time_out(what);
   }
 }
 
-void Mpi::look_around(const char* what, Clock::time_point begin, Clock::time_point now) {
-  listen(what);
-  give_up_after_signal(what, begin, now);
-  if (now >= next_count_) {
-    next_count_ = now + kCount * (1 + roster_.count() / 4);  // it looks at a file for each
-    look_for_the_gone(what);
-  }
-  if (now - begin > seconds(limit())) time_out(what);
+void Mpi::look_around(Wait& wait) {
+  listen(wait.what);
+  give_up_after_signal(wait);
+  const Clock::time_point now = Clock::now();
+  if (now < next_count_) return;
+  next_count_ = now + kCount * (1 + roster_.count() / 4);  // it looks at a file for each
+  look_for_the_gone(wait.what);
 }
 
+// Takes in all that has arrived before it fails: the first message may be of one that only passes
+// on what the next one tells of itself.
 void Mpi::listen(const char* what) {
   for (Message& m : control_->heard()) {
     if (m.word == Word::who_is_here) control_->tell(m.from, said(Word::waits, what));
     if (m.word == Word::waits) waiting_[m.from] = m.text;
-    if (m.word != Word::failed) continue;
-    heard_ = true;
-    const Message& why = failed_[m.from] = std::move(m);
-    fail(ErrorCode::process,
-         why.code == kStatus ? why.text : format("{}: {}", name(why.from), why.text), why.hint);
+    if (m.word == Word::failed) failed_[m.from] = std::move(m);
   }
+  if (failed_.empty()) return;
+  heard_ = true;
+  const int known = speaker();
+  const Message& why = known < 0 ? failed_.begin()->second : failed_.at(known);
+  fail(ErrorCode::process,
+       why.code == kStatus ? why.text : format("{}: {}", name(why.from), why.text), why.hint);
 }
 
 void Mpi::look_for_the_gone(const char* what) {
@@ -312,59 +355,73 @@ void Mpi::look_for_the_gone(const char* what) {
        format("{}; {} waited for it in {}", roster_.describe(gone), name(rank_), what));
 }
 
-void Mpi::give_up_after_signal(const char* what, Clock::time_point begin, Clock::time_point now) {
+void Mpi::give_up_after_signal(Wait& wait) {
   if (stop_signal() == 0) return;
-  if (!signalled_) signalled_ = now;
-  look_for_the_gone(what);
-  if (now - std::max(*signalled_, begin) < seconds(kAfterSignal)) return;
+  if (!wait.since_signal) wait.since_signal.emplace();
+  look_for_the_gone(wait.what);
+  if (wait.since_signal->so_far() < seconds(kAfterSignal)) return;
   const std::vector<int> stopped = roster_.others(Condition::stopped);
   fail(ErrorCode::process,
        format("signal {}: {} gave up waiting in {} after {} s, {}; no checkpoint is written",
-              stop_signal(), name(rank_), what, kAfterSignal,
+              stop_signal(), name(rank_), wait.what, kAfterSignal,
               stopped.empty() ? "the other processes of its host run" : roster_.describe(stopped)));
 }
 
-// Those that wait themselves answer; so the others are named.
+// Those that wait themselves answer; so the others can be named.
+void Mpi::call_the_roll(const char* what) {
+  waiting_.clear();
+  missing_.clear();
+  control_->tell_all(said(Word::who_is_here, what));
+  for (Waited waited; waited.so_far() < seconds(kRollCall) && std::ssize(waiting_) + 1 < count_;) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    listen(what);
+  }
+  for (int rank = 0; rank < count_; ++rank) {
+    if (rank != rank_ && !waiting_.contains(rank)) missing_.push_back(rank);
+  }
+}
+
 void Mpi::time_out(const char* what) {
-  const std::vector<int> missing = missing_ranks(what);
-  if (missing.empty()) {
+  if (missing_.empty()) {
     std::vector<std::string> who;
     for (const auto& [rank, other] : waiting_) who.push_back(format("{} in {}", name(rank), other));
     fail(ErrorCode::process,
          format("all processes wait: {} in {}, {}", name(rank_), what, fmt::join(who, ", ")));
   }
   fail(ErrorCode::process,
-       format("{}: did not come to {} within {} s", roster_.describe(missing), what, limit()),
+       format("{}: did not come to {} within {} s", roster_.describe(missing_), what, limit()),
        steps_ ? "comm.step_timeout is how long a process may let others wait"
               : "comm.start_timeout is how long a process may let others wait at the start");
 }
 
-std::vector<int> Mpi::missing_ranks(const char* what) {
-  waiting_.clear();
-  control_->tell_all(said(Word::who_is_here, what));
-  const Clock::time_point end = Clock::now() + seconds(kRollCall);
-  while (Clock::now() < end && std::ssize(waiting_) + 1 < count_) {
-    listen(what);
-    std::this_thread::sleep_for(std::chrono::milliseconds(2));
-  }
-  for (int rank = 0; rank < count_; ++rank) {
-    if (rank != rank_ && !waiting_.contains(rank)) missing_.push_back(rank);
-  }
-  return missing_;
-}
-
 // ---- the end after an error ----
+
+void Mpi::tell_of(const Error& error) {
+  if (failed_.contains(rank_)) return;
+  Message mine = said(Word::failed, error.what());
+  mine.code = static_cast<int>(error.code());
+  mine.hint = error.hint();
+  mine.heard = heard_;
+  control_->tell_all(mine);
+  failed_[rank_] = std::move(mine);
+  hear_last_words();
+}
 
 // Until all others that are there have said why they end.
 void Mpi::hear_last_words() {
+  std::vector<int> gone;
+  const auto silent = [&](int rank) {
+    return !failed_.contains(rank) && std::ranges::find(missing_, rank) == missing_.end() &&
+           std::ranges::find(gone, rank) == gone.end();
+  };
   const double time = stop_signal() != 0 ? kLastWords : kRollCall;
-  const Clock::time_point end = Clock::now() + seconds(time);
-  std::ptrdiff_t absent = 0;
-  for (int turn = 0; Clock::now() < end && std::ssize(failed_) + absent < count_; ++turn) {
+  Waited waited;
+  for (int turn = 0; waited.so_far() < seconds(time); ++turn) {
     for (Message& m : control_->heard()) {
       if (m.word == Word::failed) failed_[m.from] = std::move(m);
     }
-    if (turn % 32 == 0) absent = std::ssize(missing_) + std::ssize(roster_.others(Condition::gone));
+    if (turn % 32 == 0) gone = roster_.others(Condition::gone);
+    if (std::ranges::none_of(std::views::iota(0, count_), silent)) return;
     std::this_thread::sleep_for(std::chrono::milliseconds(2));
   }
 }
@@ -376,7 +433,8 @@ bool Mpi::all_said_the_same() const {
          });
 }
 
-// The first one that failed by itself; or else the first that found out that another had.
+// The first one that failed by itself; or else the first that found out that another had. -1: only
+// those are known that have it from others.
 int Mpi::speaker() const {
   for (const auto& [rank, m] : failed_) {
     if (m.code != kStatus) return rank;
@@ -384,26 +442,30 @@ int Mpi::speaker() const {
   for (const auto& [rank, m] : failed_) {
     if (!m.heard) return rank;
   }
-  return failed_.begin()->first;
+  return -1;
+}
+
+// Reports if the speaker cannot.
+int Mpi::second_speaker() const {
+  for (const auto& [rank, m] : failed_) {
+    if (rank != speaker()) return rank;
+  }
+  return speaker();
 }
 
 int Mpi::end_with(const Error& error) {
   ended_ = true;
-  Message mine = said(Word::failed, error.what());
-  mine.code = static_cast<int>(error.code());
-  mine.hint = error.hint();
-  mine.heard = heard_;
-  failed_[rank_] = mine;
-  control_->tell_all(mine);
-  hear_last_words();
-  if (all_said_the_same()) {
+  tell_of(error);
+  const Message mine = failed_.at(rank_);
+  if (!lost_ && all_said_the_same()) {
     if (rank_ == 0) report(error);
     end();
     return mine.code;
   }
-  if (speaker() != rank_) {
-    // The one that speaks ends the job.
-    std::this_thread::sleep_for(seconds(kRollCall));
+  // The one that speaks ends the job, and this process with it.
+  if (rank_ != speaker()) std::this_thread::sleep_for(seconds(kSpeech));
+  if (rank_ != speaker() && rank_ != second_speaker()) {
+    std::this_thread::sleep_for(seconds(kSpeech));
     std::_Exit(kStatus);
   }
   const bool own = mine.code != kStatus;

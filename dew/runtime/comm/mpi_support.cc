@@ -31,10 +31,21 @@ void Rest::take() {
   sleep_ = std::min(2 * sleep_, longest_);
 }
 
+Clock::duration Waited::so_far() {
+  constexpr Clock::duration kMoment = std::chrono::milliseconds(250);
+  const Clock::time_point now = Clock::now();
+  sum_ += std::min(now - asked_, kMoment);
+  asked_ = now;
+  return sum_;
+}
+
 Watchdog::Watchdog(Clock::duration time, std::function<void()> too_late)
     : thread_([this, time, too_late = std::move(too_late)] {
         std::unique_lock lock(mutex_);
-        if (!changed_.wait_for(lock, time, [this] { return over_; })) too_late();
+        Waited waited;
+        while (!changed_.wait_for(lock, std::chrono::milliseconds(50), [this] { return over_; })) {
+          if (waited.so_far() >= time) return too_late();
+        }
       }) {}
 
 Watchdog::~Watchdog() {

@@ -37,6 +37,18 @@ class Rest {
   std::chrono::microseconds sleep_{5}, longest_;
 };
 
+// How long this process has waited, as far as it can tell: a time in which it was itself stopped,
+// or had no core, counts for a moment, since those that it waits for may have been stopped, too. To
+// be asked often.
+class Waited {
+ public:
+  Clock::duration so_far();
+
+ private:
+  Clock::time_point asked_ = Clock::now();
+  Clock::duration sum_{};
+};
+
 // Calls `too_late` from a thread of its own unless it is gone in time: for calls into MPI that have
 // no end if another process does not take part.
 class Watchdog {

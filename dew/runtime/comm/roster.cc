@@ -1,9 +1,11 @@
 #include "dew/runtime/comm/roster.h"
 
 #include <sched.h>
+#include <signal.h>
 #include <unistd.h>
 
 #include <array>
+#include <cerrno>
 #include <fstream>
 #include <sstream>
 
@@ -14,11 +16,11 @@ namespace dew::comm {
 namespace {
 
 struct Stat {
-  char state = 'X';  // as in /proc: R, S, D, T (stopped), Z (dead), ...
+  char state = 0;  // as in /proc: R, S, D, T (stopped), Z (dead), ...; 0 if it cannot be read
   std::string started;
 };
 
-// Of a process on this host; state X where there is none.
+// Of a process on this host.
 Stat stat_of(int pid) {
   std::ifstream file(format("/proc/{}/stat", pid));
   std::string line;
@@ -78,11 +80,16 @@ Peer Peer::from_text(const std::string& text) {
   return peer;
 }
 
-std::string Roster::name(int rank) const { return format("rank {} ({})", rank, peer(rank).host); }
+std::string Roster::name(int rank) const {
+  return rank < count() ? format("rank {} ({})", rank, peer(rank).host) : format("rank {}", rank);
+}
 
 Condition Roster::condition(int rank) const {
-  if (!here(rank)) return Condition::unknown;
+  if (rank >= count() || !here(rank)) return Condition::unknown;
   const Stat stat = stat_of(peer(rank).pid);
+  // That a file cannot be opened says nothing yet: this process may have too many open.
+  if (stat.state == 0)
+    return ::kill(peer(rank).pid, 0) != 0 && errno == ESRCH ? Condition::gone : Condition::unknown;
   const bool dead = stat.state == 'X' || stat.state == 'Z';
   if (dead || stat.started != peer(rank).started) return Condition::gone;
   return stat.state == 'T' || stat.state == 't' ? Condition::stopped : Condition::runs;

@@ -23,11 +23,11 @@ enum class Condition { runs, stopped, gone, unknown };
 
 class Roster {
  public:
-  Roster() = default;
+  Roster() = default;  // knows nobody, as long as nobody has told
   Roster(std::vector<Peer> peers, int rank) : peers_(std::move(peers)), rank_(rank) {}
 
   int count() const { return static_cast<int>(peers_.size()); }
-  // "rank 3 (node-b)"
+  // "rank 3 (node-b)"; "rank 3" of one that is not known
   std::string name(int rank) const;
   // Of a process on this host; `unknown` elsewhere.
   Condition condition(int rank) const;

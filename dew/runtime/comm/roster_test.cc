@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -77,6 +78,28 @@ TEST(Roster, ANumberThatWasGivenAgainIsAnotherProcess) {
   Peer earlier = Peer::self();
   earlier.started += "0";
   EXPECT_EQ(Roster({Peer::self(), earlier}, 0).condition(1), Condition::gone);
+}
+
+// A process that can open no file does not take the others for dead.
+TEST(Roster, NoFileLeftToLookAt) {
+  const Child child;
+  const Roster roster({Peer::self(), child.peer()}, 0);
+  rlimit usual{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &usual), 0);
+  const rlimit none{0, usual.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &none), 0);
+  const Condition seen = roster.condition(1);
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &usual), 0);
+  EXPECT_EQ(seen, Condition::unknown);
+  EXPECT_EQ(roster.condition(1), Condition::runs);
+}
+
+// An error may come before the processes have told of themselves.
+TEST(Roster, NamesAlsoWhomItDoesNotKnow) {
+  const Roster roster;
+  EXPECT_EQ(roster.name(3), "rank 3");
+  EXPECT_EQ(roster.describe(std::vector{0, 3}), "rank 0; rank 3");
+  EXPECT_TRUE(roster.others(Condition::gone).empty());
 }
 
 TEST(Roster, KnowsNothingOfOtherHosts) {
