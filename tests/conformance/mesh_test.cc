@@ -168,9 +168,14 @@ class Placements {
       const Judges judges(placed, mesh_);
       SCOPED_TRACE(specs + judges.annotated() + print(judges.parts().module.programs[0]));
       const double exact = sums_fractions(*row_.op) ? 1e-12 : 0;
+      // Partial sums in bf16 are rounded before they meet, and may cancel.
+      const bool meets_rounded =
+          floats == DType::bf16 &&
+          std::ranges::any_of(placed.specs, [](const Spec& s) { return s.partial != 0; });
       std::vector<double> tolerances;
       for (int i = 0; i < node_->result_count; ++i)
-        tolerances.push_back(4 * allowed(tolerance_of(*row_.op), floats, result_type(i).dtype));
+        tolerances.push_back((meets_rounded ? 8 : 4) *
+                             allowed(tolerance_of(*row_.op), floats, result_type(i).dtype));
       judge(
           "lockstep", [&] { return judges.lockstep(); },
           std::vector<double>(tolerances.size(), exact));
