@@ -1,5 +1,5 @@
-// Products of some ten thousand terms in f32, of which attention with few keys has one for each head
-// of a row. On AVX2 oneDNN has only its gemm for them, which is made for large ones.
+// Products of some ten thousand terms in f32, of which attention with few keys has one for each
+// head of a row. On AVX2 oneDNN has only its gemm for them, which is made for large ones.
 #pragma once
 
 #include <optional>
