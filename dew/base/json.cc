@@ -96,6 +96,9 @@ class Builder : public nlohmann::json_sax<Json> {
 }  // namespace
 
 Json parse_json(std::string_view text, const std::string& where, ErrorCode code) {
+  // The parser takes one for the end of the text.
+  if (const std::size_t nul = text.find('\0'); nul != text.npos)
+    fail(code, format("{} is not valid JSON: byte {} is 0", where, nul + 1));
   Builder builder(where, code);
   Json::sax_parse(text, &builder);
   return builder.take();

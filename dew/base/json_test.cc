@@ -30,6 +30,20 @@ TEST(Json, RefusesWhatIsNotStrictJson) {
   EXPECT_LT(parse_error("\"" + std::string(100'000, 'x')).size(), 400u);
 }
 
+TEST(Json, NothingHidesBehindANul) {
+  EXPECT_EQ(parse_json("[1]", "x", ErrorCode::data).size(), 1u);
+  for (const std::string_view text : {std::string_view("[1]\0junk", 8),
+                                      std::string_view("[1]\0", 4), std::string_view("\0[1]", 4)}) {
+    try {
+      parse_json(text, "x.json", ErrorCode::data);
+      ADD_FAILURE() << "taken";
+    } catch (const Error& e) {
+      EXPECT_EQ(e.code(), ErrorCode::data);
+      EXPECT_THAT(e.what(), testing::HasSubstr("x.json is not valid JSON: byte"));
+    }
+  }
+}
+
 TEST(Json, ManyKeysTakeLinearTime) {
   std::string text = "{\"k\": 0";
   for (int i = 0; i < 100'000; ++i) text += ", \"k" + std::to_string(i) + "\": {}";

@@ -86,6 +86,12 @@ JsonLine read_json_line(std::string_view text, const std::string& field) {
     line.blank = true;
     return line;
   }
+  // The parser takes one for the end of the line.
+  if (const std::size_t nul = text.find('\0'); nul != text.npos) {
+    line.fault = "it is not valid JSON";
+    line.fault_byte = nul + 1;
+    return line;
+  }
   Finder finder(field, line);
   Json::sax_parse(text.begin(), text.end(), &finder);
   if (line.fault.empty() && !finder.found())

@@ -399,6 +399,7 @@ TEST(TokenizeInputs, BrokenLinesAreNamedOrLeftOut) {
   for (const auto& [bad, says] : std::vector<std::pair<std::string, std::string>>{
            {"{\"text\": \"x\"", "line 3, byte 13: it is not valid JSON"},
            {"{\"text\": \"\xff\"}", "line 3, byte 11: it is not valid JSON"},
+           {std::string("{\"text\": \"x\"}\0{}", 16), "line 3, byte 14: it is not valid JSON"},
            {"[\"text\"]", "line 3: it is an array, not an object"},
            {"{\"txt\": \"x\"}", "line 3: the object has no member 'text'"},
            {"{\"text\": 5}", "line 3: the member 'text' is a number, not a string"},
