@@ -224,9 +224,9 @@ void check_arguments(const TrainConfig& config, const LMObjective& objective,
 }
 
 // The model that a run begins from, if it begins and is told to.
-std::optional<Model> starting_model(const TrainConfig& config, const NewestCheckpoint& newest) {
+std::optional<Model> starting_model(const TrainConfig& config, const Path& checkpoints) {
   const std::string& path = config.run.init_from;
-  if (path.empty() || newest.found) return std::nullopt;
+  if (path.empty() || newest_checkpoint(checkpoints).found) return std::nullopt;
   std::optional<Model> model(path);
   model->require_model_of(config, path);
   return model;
@@ -282,8 +282,7 @@ struct Beginning {
 };
 Beginning beginning_of(const TrainConfig& config) {
   const Path checkpoints = checkpoints_of_run(config.run.dir);
-  Beginning b{.start = starting_model(config, newest_checkpoint(checkpoints)),
-              .files = tokenizer_files(config)};
+  Beginning b{.start = starting_model(config, checkpoints), .files = tokenizer_files(config)};
   std::ranges::move(b.start ? origin_files(*b.start) : origin_files(checkpoints),
                     std::back_inserter(b.files));
   return b;

@@ -120,12 +120,9 @@ void small_product(const ProductShape& s, const float* a, const float* b, float*
     one.b_col = 1;
   }
   for (std::int64_t i = 0; i < s.batch; ++i, a += s.a_batch, b += s.b_batch, c += s.c_batch) {
-    if (s.b_col == 1) {
-      HWY_DYNAMIC_DISPATCH(Multiply)(one, a, b, c);
-    } else {
-      transpose(b, s.b_col, scratch, s.k, s.n);
-      HWY_DYNAMIC_DISPATCH(Multiply)(one, a, scratch, c);
-    }
+    const bool by_rows = s.b_col == 1;
+    if (!by_rows) transpose(b, s.b_col, scratch, s.k, s.n);
+    HWY_DYNAMIC_DISPATCH(Multiply)(one, a, by_rows ? b : scratch, c);
   }
 }
 
